@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+# make run | test | unit | e2e | fuzz | soak | check | format | lint
+
+run:
+	@tools/deps build
+	@$(MAKE) -s -j$$(nproc) all
+	@tools/run-demo $(B)
+
+# Both need every program; deps first, since building them needs the packages.
+test:
+	@tools/deps build test
+	@$(MAKE) -s -j$$(nproc) all
+	@V=$(V) tools/run-tests
+
+unit:
+	@V=$(V) tools/run-tests unit
+e2e: all
+	@V=$(V) tools/run-tests e2e-root e2e-user
+fuzz:
+	@tools/run-tests fuzz
+check:
+	@V=$(V) tools/run-tests checks
+
+# Long runs: an hour of fuzzing, and everything again with sanitizers in the programs.
+soak:
+	@tools/deps build test
+	@FUZZ_SECONDS=600 tools/run-tests fuzz
+	@$(MAKE) -s -j$$(nproc) V=asan all
+	@V=asan tools/run-tests e2e-root e2e-user
+
+# Fuzz targets: tests/fuzz/ROOM_NOUN.c links ROOM and everything below it, as unit tests do, in a tree of its own.
+FUZZ_SAN  := -fsanitize=address,undefined -fno-sanitize-recover=all
+FUZZERS   := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/*.c))
+define fuzz_rule
+$(B)/fuzz/$(1): tests/fuzz/$(1).c $(call glibs,$(call below,$(firstword $(subst _, ,$(1)))))
+	@mkdir -p $$(@D)
+	$(CC) $(CFLAGS) $(FUZZ_SAN) -fsanitize=fuzzer -o $$@ $$< $$(filter %.a,$$^) $(filter-out -lcmocka,$(UNIT_LIBS))
+endef
+$(foreach f,$(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c)),$(eval $(call fuzz_rule,$(f))))
+.PHONY: fuzzers fuzz-programs
+fuzz-programs: $(FUZZERS)
+fuzzers:
+	@$(MAKE) V=fuzz CC=clang CFLAGS_fuzz='-O1 -g -fPIE -fsanitize=fuzzer-no-link $(FUZZ_SAN)' fuzz-programs
+
+format:
+	clang-format -i $$(git ls-files '*.c' '*.h')
+lint:
+	clang-format --dry-run -Werror $$(git ls-files '*.c' '*.h')
+	shellcheck tools/deps tools/test-env tools/run-demo tools/run-tests .ci/run
