@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fault points for tests: SKEP_FAULT=point[:fail|:kill][:N] makes the N-th pass of that point fail or kill the
+// process there. Without the variable a point costs one comparison.
+#pragma once
+#include "base/err.h"
+#include <stdbool.h>
+
+#define FAULTS(X)                                                                                            \
+	X(NURSERY_START, "nursery.start") X(SLOT_CLONE, "slot.clone") X(SLOT_MAP, "slot.map")               \
+	X(SLOT_CGROUP, "slot.cgroup") X(CELL_PREPARE, "cell.prepare") X(CELL_SOURCES, "cell.sources")       \
+	X(CELL_MOUNTS, "cell.mounts") X(CELL_LOCK, "cell.lock") X(CELL_READY, "cell.ready")                 \
+	X(CELL_SOCKET, "cell.socket") X(CELL_JOURNAL, "cell.journal") X(CELL_UP, "cell.up")                 \
+	X(EXEC_SPAWN, "exec.spawn") X(EXEC_OUTPUT, "exec.output") X(EXEC_EXIT, "exec.exit")                 \
+	X(CELL_STOP, "cell.stop") X(CELL_REMOVE, "cell.remove") X(CELL_GONE, "cell.gone")                   \
+	X(STORE_BEGIN, "store.begin") X(STORE_COMMIT, "store.commit") X(ENGINE_CREATE, "engine.create")     \
+	X(ENGINE_SPEC, "engine.spec") X(ENGINE_UP, "engine.up") X(ENGINE_EXEC, "engine.exec")               \
+	X(ENGINE_GONE, "engine.gone") X(ENGINE_REMOVE, "engine.remove") X(ENGINE_ANSWER, "engine.answer")
+
+enum fault {
+#define X(id, name) FAULT_##id,
+	FAULTS(X)
+#undef X
+	FAULT_COUNT,
+};
+
+void fault_init(void); // reads SKEP_FAULT; call once per program
+// True when this pass must fail: return fault(FAULT_X, e) ? -1 : ...; does not return when it must die.
+bool fault(enum fault f, struct err *e);
+void fault_list(void); // names on stdout

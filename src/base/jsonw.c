@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/jsonw.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+#include <string.h>
+
+static void separate(struct jsonw *w)
+{
+	if (w->comma)
+		buf_byte(w->b, ',');
+	w->comma = true;
+}
+
+void jw_open(struct jsonw *w, char bracket)
+{
+	separate(w);
+	buf_byte(w->b, bracket);
+	w->comma = false;
+}
+
+void jw_close(struct jsonw *w, char bracket)
+{
+	buf_byte(w->b, bracket);
+	w->comma = true;
+}
+
+static void quoted(struct jsonw *w, const char *p, size_t n)
+{
+	bool utf8 = str_is_utf8(p, n);
+	buf_byte(w->b, '"');
+	for (size_t i = 0; i < n; i++) {
+		unsigned char c = (unsigned char)p[i];
+		if (c == '"' || c == '\\')
+			buf_fmt(w->b, "\\%c", c);
+		else if (c == '\n')
+			buf_str(w->b, "\\n");
+		else if (c < 0x20 || c == 0x7f || (c >= 0x80 && !utf8))
+			buf_fmt(w->b, "\\u%04x", c);
+		else
+			buf_byte(w->b, (char)c);
+	}
+	buf_byte(w->b, '"');
+}
+
+void jw_key(struct jsonw *w, const char *key)
+{
+	separate(w);
+	quoted(w, key, strlen(key));
+	buf_byte(w->b, ':');
+	w->comma = false;
+}
+
+void jw_str(struct jsonw *w, const char *p, size_t n)
+{
+	separate(w);
+	quoted(w, p, n);
+}
+
+void jw_u64(struct jsonw *w, uint64_t v)
+{
+	separate(w);
+	buf_fmt(w->b, "%llu", (unsigned long long)v);
+}
+
+void jw_i64(struct jsonw *w, int64_t v)
+{
+	separate(w);
+	buf_fmt(w->b, "%lld", (long long)v);
+}
+
+void jw_bool(struct jsonw *w, bool v)
+{
+	separate(w);
+	buf_str(w->b, v ? "true" : "false");
+}
+
+void jw_null(struct jsonw *w)
+{
+	separate(w);
+	buf_str(w->b, "null");
+}
+
+void jw_raw(struct jsonw *w, const char *json)
+{
+	separate(w);
+	buf_str(w->b, json);
+}
+
+static void base64(struct buf *b, const char *s, size_t n)
+{
+	static const char d[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	const unsigned char *p = (const unsigned char *)s;
+	for (size_t i = 0; i < n; i += 3) {
+		uint32_t v = (uint32_t)p[i] << 16 | (i + 1 < n ? p[i + 1] << 8 : 0) | (i + 2 < n ? p[i + 2] : 0);
+		char q[4] = {d[v >> 18], d[v >> 12 & 63], i + 1 < n ? d[v >> 6 & 63] : '=', i + 2 < n ? d[v & 63] : '='};
+		buf_add(b, q, 4);
+	}
+}
+
+void jw_kbytes(struct jsonw *w, const char *key, const char *p, size_t n)
+{
+	jw_key(w, key);
+	jw_str(w, p, n);
+	if (str_is_utf8(p, n))
+		return;
+	auto_free char *key64 = xasprintf("%s_b64", key);
+	jw_key(w, key64);
+	separate(w);
+	buf_byte(w->b, '"');
+	base64(w->b, p, n);
+	buf_byte(w->b, '"');
+}
+
+void jw_kstr(struct jsonw *w, const char *key, const char *s)
+{
+	if (s)
+		jw_kbytes(w, key, s, strlen(s));
+}
+
+void jw_ku64(struct jsonw *w, const char *key, uint64_t v)
+{
+	jw_key(w, key);
+	jw_u64(w, v);
+}
+
+void jw_ki64(struct jsonw *w, const char *key, int64_t v)
+{
+	jw_key(w, key);
+	jw_i64(w, v);
+}
+
+void jw_kbool(struct jsonw *w, const char *key, bool v)
+{
+	jw_key(w, key);
+	jw_bool(w, v);
+}
+
+void jw_kstrv(struct jsonw *w, const char *key, char *const *v)
+{
+	bool utf8 = true;
+	jw_key(w, key);
+	jw_open(w, '[');
+	for (; v && *v; v++) {
+		utf8 &= str_is_utf8(*v, strlen(*v));
+		jw_str(w, *v, strlen(*v));
+	}
+	jw_close(w, ']');
+	if (!utf8)
+		jw_kbool(w, "not_utf8", true);
+}

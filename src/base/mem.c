@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/mem.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void *xcalloc(size_t n, size_t size)
+{
+	void *p = calloc(n ? n : 1, size ? size : 1);
+	if (!p)
+		abort();
+	return p;
+}
+
+void *xrealloc(void *p, size_t size)
+{
+	p = realloc(p, size ? size : 1);
+	if (!p)
+		abort();
+	return p;
+}
+
+char *xstrdup(const char *s)
+{
+	return xstrndup(s, strlen(s));
+}
+
+char *xstrndup(const char *s, size_t n)
+{
+	char *p = xcalloc(n + 1, 1);
+	memcpy(p, s, n);
+	return p;
+}
+
+char *xasprintf(const char *fmt, ...)
+{
+	va_list ap;
+	char *p;
+	va_start(ap, fmt);
+	int n = vasprintf(&p, fmt, ap);
+	va_end(ap);
+	if (n < 0)
+		abort();
+	return p;
+}
+
+void mem_free_ptr(void *pp)
+{
+	int keep = errno;
+	free(*(void **)pp);
+	errno = keep;
+}
+
+void mem_close_fd(int *fd)
+{
+	close_fd(fd);
+}
+
+void close_fd(int *fd)
+{
+	int keep = errno;
+	if (*fd >= 0)
+		close(*fd); // never retried: on Linux the descriptor is gone even after EINTR
+	*fd = -1;
+	errno = keep;
+}
+
+int take_fd(int *fd)
+{
+	int v = *fd;
+	*fd = -1;
+	return v;
+}
+
+size_t strv_len(char *const *v)
+{
+	size_t n = 0;
+	while (v && v[n])
+		n++;
+	return n;
+}
+
+char **strv_copy(char *const *v)
+{
+	size_t n = strv_len(v);
+	char **c = xcalloc(n + 1, sizeof *c);
+	for (size_t i = 0; i < n; i++)
+		c[i] = xstrdup(v[i]);
+	return c;
+}
+
+void strv_add(char ***v, const char *s)
+{
+	size_t n = strv_len(*v);
+	*v = xrealloc(*v, (n + 2) * sizeof **v);
+	(*v)[n] = xstrdup(s);
+	(*v)[n + 1] = NULL;
+}
+
+void strv_free(char **v)
+{
+	for (size_t i = 0; v && v[i]; i++)
+		free(v[i]);
+	free(v);
+}

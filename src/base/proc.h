@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Starting a child program without fork. The child gets exactly the listed descriptors, a clean signal
+// state, the given environment, and nothing else.
+#pragma once
+#include "base/buf.h"
+#include <sys/types.h>
+
+struct proc_fd {
+	int from, to; // from: borrowed
+};
+
+struct proc_spec {
+	const char *path; // absolute
+	char *const *argv, *const *env;
+	const struct proc_fd *fds; // others are closed; 0-2 not listed become /dev/null
+	int n_fds;
+	bool new_session;
+};
+
+pid_t proc_spawn(const struct proc_spec *spec, struct err *e) MUST_USE; // -1 on failure
+// Runs to the end and collects stdout (bounded by out->max); stderr goes to ours. Blocking: not for daemons' paths.
+int proc_run(const char *path, char *const *argv, struct buf *out, int *out_status, struct err *e) MUST_USE;
+uint64_t proc_start_time(pid_t pid); // field 22 of /proc/PID/stat: with the pid, an identity. 0 = no such process
