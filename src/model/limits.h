@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every bound of the product in one place: what a sandbox may use, and what our own buffers may hold.
+#pragma once
+#include "base/buf.h"
+
+// What the user may set per sandbox. 0 = not limited, except where said.
+struct limits {
+	uint64_t cpus_milli; // 1500 = one and a half cores
+	uint64_t memory;     // bytes, tmpfs included
+	uint64_t pids;
+	uint64_t disk;	     // bytes in the writable layer
+	uint64_t files;	     // inodes in the writable layer
+	uint64_t nofile;     // open files per process
+	uint64_t output_cap; // captured bytes per stream kept when nobody reads
+	uint64_t event_rate; // journal events a second made by the workload
+};
+
+#define LIMITS_DEFAULT                                                                      \
+	((struct limits){                                                                   \
+		.memory = 4ULL << 30, .pids = 512, .disk = 10ULL << 30, .files = 1000000, \
+		.nofile = 4096, .output_cap = 64ULL << 20, .event_rate = 2000,            \
+	})
+
+#define LIMIT_TMP (1ULL << 30)		// /tmp, /run and /dev/shm: each at most this, and at most half of memory
+#define LIMIT_HOST_RESERVE (512ULL << 20) // free space on the host that no cell may eat into
+#define LIMIT_REQUEST_BODY (8u << 20)
+#define LIMIT_ARGV (2u << 20)		// bytes of arguments and environment, as the kernel's own
+#define LIMIT_EXECS 4096		// execs remembered by one cell
+#define LIMIT_CLIENTS 256		// connections to one cell
+#define LIMIT_STDIN_WINDOW (256u << 10)
+#define LIMIT_OUTPUT_WINDOW (1u << 20)
+#define LIMIT_CHANGES_LISTED 200	// changed paths named in a summary; the rest is counted
+#define LIMIT_WALK 1000000		// entries one change walk looks at
+#define LIMIT_STOP_GRACE_MS 2000	// from SIGTERM to SIGKILL
+#define LIMIT_TICKET_MS 10000		// a ticket not used by then is void
+#define LIMIT_PENDING_OP_MS 10000	// a second changing operation waits this long, then CONFLICT
+#define LIMIT_PROC_ARGV 4096		// bytes of a process's argv kept in the journal
+
+void limits_write(struct buf *b, const struct limits *l);
+void limits_read(struct wire *w, struct limits *out);

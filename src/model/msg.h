@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Frame types (base/chan.h) on the four channels. Payloads are wire records in the order given.
+//
+//   N  skepd <-> nursery            K  skepd <-> skep-cell (control)
+//   C  local client <-> skep-cell   I  skep-cell <-> init
+//
+// A channel to a cell's socket (K, C) starts with HELLO from the connecting side; the slot socket that the
+// nursery hands to skepd becomes K with M_SPEC. A request carries an id (frame.id) that its answer repeats.
+//
+// Streams: 0 = stdin, 1 = stdout (or the terminal), 2 = stderr. Bytes are numbered from 0; a sender may
+// send up to the absolute offset the receiver last granted with M_CREDIT.
+#pragma once
+
+#define PROTO_VERSION 1
+
+enum msg_type {
+	M_NONE,
+
+	// any channel
+	M_ERR,	// u32 err_kind, u32 errno, str message
+	M_OK,	// answer without content
+	M_HELLO, // C, K: u32 version, u8 role, str key (K) or ticket (C), u64 stdout offset, u64 stderr offset (C)
+
+	// N: skepd -> nursery
+	M_NURSERY, // first: u32 version, str SKEP_HOME, str caller's HOME, strv tool roots, strv hidden paths below them
+	M_WANT,	   // u8 profile, u8 warm (1: build on the host image now, with a new layer: for a sandbox whose layer
+		   // directory does not exist yet; the slot's becomes it)
+	M_REMOVE,  // strv directories (layers, sandbox directories) to remove below SKEP_HOME -> M_OK | M_ERR
+	// N: nursery -> skepd
+	M_SLOT, // id as in M_WANT; u8 profile; + fd: the slot's control channel   (or M_ERR)
+
+	// K: skepd -> cell
+	M_SPEC,	  // cell_spec -> M_UP | M_ERR
+	M_EXEC,	  // exec_spec, str ticket ("" = none) -> M_STARTED | M_ERR
+	M_TICKET, // str exec id, str ticket -> M_OK | M_ERR
+	M_KILL,	  // str exec id, u32 signal: the exec's whole tree -> M_OK | M_ERR
+	M_STOP,	  // u32 grace ms, u8 remove layer and sandbox directory -> M_GONE, then end of channel
+	M_PAUSE,  // -> M_OK | M_ERR
+	M_RESUME, // -> M_OK | M_ERR
+	M_EVENT,  // str type, str by, str body (JSON members): appended to the journal -> M_OK
+	M_LIMITS, // limits, u64 expires_unix_ms, u64 idle_ms -> M_OK
+	// K: cell -> skepd
+	M_UP,	   // u32 pid of skep-cell, u64 start time, u8 paused, isolation, u64 journal seq, str journal head hash
+	M_STARTED, // str exec id, u32 pid inside   (also sent for each running exec after a HELLO)
+	M_EXITED,  // str exec id, exec_result      (also sent for each remembered exec after a HELLO)
+	M_GONE,	   // str reason ("stopped", "exec ended", "expired", "idle", "died: ..."), u32 pending changes (-1 = not looked), u8 removed (the layer was renamed to .gone-ID beside it), u64 journal seq, str head hash
+	M_HIT,	   // K and C: str limit, str message: a limit was hit and what to do about it
+	M_PAUSED,  // u8 paused: by limit or by request
+
+	// C and I: streams of one exec (C: the ticket's exec, frame.id 0; I: frame.id = exec number)
+	M_DATA,	   // stream in the header; C: u64 offset then bytes; I: bytes
+	M_CREDIT,  // stream in the header; u64 absolute offset that may be reached
+	M_EOF,	   // stream in the header
+	M_GAP,	   // C, stream in the header: u64 from, u64 to: bytes not kept
+	M_WINSIZE, // u32 rows, u32 cols
+	M_SIGNAL,  // u32 signal, to the exec's tree
+	M_SUSPENDED, // the foreground job of the terminal stopped (^Z); M_SIGNAL SIGCONT goes on
+	M_EXIT,	   // exec_result; I: u32 wait status, or u32 -1 and u32 errno, str what
+	M_CHANGES, // C, after M_EXIT where the cell ends with it: u32 count, strv "A path" | "M path" | "D path"
+	M_DONE,	   // C, last: u8 sandbox removed
+
+	// I: skep-cell -> init
+	M_BUILD,   // enter the plan: cell_spec; + mounts prepared outside follow as M_MOUNT
+	M_MOUNT,   // + fd: a detached mount, in the order of the plan's needs
+	M_FREEZE,  // u8 on: stop or continue everything by signals -> M_OK
+	M_END,	   // u32 grace ms, u8 walk: end every process, send M_CHANGES (empty without walk), exit
+	M_USAGE,   // u64 memory limit (0 = only look) -> M_USAGE u64 bytes used, u32 pid of the process killed for it or 0
+	// I: init -> skep-cell
+	M_READY,   // isolation; + fd: the seccomp listener
+	M_BEGUN,   // id; u32 pid inside
+	M_MEMBERS, // id -> u32 count of processes beside init (asked with the same type, empty)
+};
+
+enum msg_role { ROLE_CLIENT, ROLE_CONTROL };

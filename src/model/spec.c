@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+// Binary forms of the specs. Reader and writer of a struct stand side by side: same fields, same order.
+#include "model/spec.h"
+
+#include "base/jsonw.h"
+#include "base/str.h"
+#include "base/mem.h"
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const profile_names[] = {"default", "root"};
+static_assert(countof(profile_names) == PROFILES, "a name per profile");
+
+const char *profile_name(enum profile p)
+{
+	return p < PROFILES ? profile_names[p] : "?";
+}
+
+int profile_parse(const char *s, enum profile *out)
+{
+	for (int i = 0; i < PROFILES; i++)
+		if (!strcmp(profile_names[i], s)) {
+			*out = i;
+			return 0;
+		}
+	return -1;
+}
+
+static void get_fixed(struct wire *w, char *out, size_t size)
+{
+	size_t n;
+	const uint8_t *p = wire_get_bytes(w, &n);
+	if (!p || n >= size || memchr(p, 0, n)) {
+		w->bad = true;
+		return;
+	}
+	memcpy(out, p, n);
+	out[n] = 0;
+}
+
+void limits_write(struct buf *b, const struct limits *l)
+{
+	wire_u64(b, l->cpus_milli);
+	wire_u64(b, l->memory);
+	wire_u64(b, l->pids);
+	wire_u64(b, l->disk);
+	wire_u64(b, l->files);
+	wire_u64(b, l->nofile);
+	wire_u64(b, l->output_cap);
+	wire_u64(b, l->event_rate);
+}
+
+void limits_read(struct wire *w, struct limits *l)
+{
+	l->cpus_milli = wire_get_u64(w);
+	l->memory = wire_get_u64(w);
+	l->pids = wire_get_u64(w);
+	l->disk = wire_get_u64(w);
+	l->files = wire_get_u64(w);
+	l->nofile = wire_get_u64(w);
+	l->output_cap = wire_get_u64(w);
+	l->event_rate = wire_get_u64(w);
+}
+
+void exec_spec_done(struct exec_spec *s)
+{
+	strv_free(s->argv);
+	strv_free(s->env);
+	free(s->cwd);
+	free(s->user);
+	*s = (struct exec_spec){0};
+}
+
+void exec_spec_write(struct buf *b, const struct exec_spec *s)
+{
+	wire_str(b, s->id);
+	wire_u8(b, s->kind);
+	wire_strv(b, s->argv);
+	wire_strv(b, s->env);
+	wire_str(b, s->cwd);
+	wire_str(b, s->user);
+	wire_u8(b, s->tty);
+	wire_u8(b, s->want_stdin);
+	wire_u8(b, s->detached);
+	wire_u32(b, s->rows);
+	wire_u32(b, s->cols);
+	wire_u32(b, s->umask_bits);
+	wire_u64(b, s->timeout_ms);
+}
+
+int exec_spec_read(struct wire *w, struct exec_spec *out, struct err *e)
+{
+	struct exec_spec s = {0};
+	get_fixed(w, s.id, sizeof s.id);
+	s.kind = wire_get_u8(w);
+	s.argv = wire_get_strv(w);
+	s.env = wire_get_strv(w);
+	s.cwd = wire_get_str(w);
+	s.user = wire_get_str(w);
+	s.tty = wire_get_u8(w);
+	s.want_stdin = wire_get_u8(w);
+	s.detached = wire_get_u8(w);
+	s.rows = wire_get_u32(w);
+	s.cols = wire_get_u32(w);
+	s.umask_bits = wire_get_u32(w);
+	s.timeout_ms = wire_get_u64(w);
+	if (w->bad || s.kind >= EXEC_KINDS || !s.argv[0]) {
+		exec_spec_done(&s);
+		return err_set(e, ERR_INVALID, "malformed exec request");
+	}
+	*out = s;
+	return 0;
+}
+
+void cell_spec_done(struct cell_spec *s)
+{
+	free(s->hostname);
+	free(s->skep_home);
+	free(s->sandbox_dir);
+	free(s->layer);
+	strv_free(s->lowers);
+	free(s->image);
+	free(s->base);
+	free(s->ws_path);
+	free(s->home);
+	for (uint32_t i = 0; i < s->n_mounts; i++) {
+		free(s->mounts[i].src);
+		free(s->mounts[i].dst);
+	}
+	free(s->mounts);
+	exec_spec_done(&s->exec);
+	*s = (struct cell_spec){0};
+}
+
+void cell_spec_write(struct buf *b, const struct cell_spec *s)
+{
+	wire_str(b, s->sandbox);
+	wire_str(b, s->key);
+	wire_str(b, s->machine_id);
+	wire_str(b, s->hostname);
+	wire_u8(b, s->profile);
+	wire_u8(b, s->nested);
+	wire_u8(b, s->trace_off);
+	wire_u8(b, s->strict);
+	wire_u8(b, s->maintenance);
+	wire_u8(b, s->ends_with_exec);
+	wire_u8(b, s->remove_if_clean);
+	wire_str(b, s->skep_home);
+	wire_str(b, s->sandbox_dir);
+	wire_str(b, s->layer);
+	wire_strv(b, s->lowers);
+	wire_str(b, s->image);
+	wire_str(b, s->base);
+	wire_str(b, s->ws_path);
+	wire_str(b, s->home);
+	wire_u32(b, s->n_mounts);
+	for (uint32_t i = 0; i < s->n_mounts; i++) {
+		wire_str(b, s->mounts[i].src);
+		wire_str(b, s->mounts[i].dst);
+		wire_u8(b, s->mounts[i].writable);
+	}
+	limits_write(b, &s->limits);
+	wire_u64(b, s->expires_unix_ms);
+	wire_u64(b, s->idle_ms);
+	wire_u8(b, s->has_exec);
+	if (s->has_exec)
+		exec_spec_write(b, &s->exec);
+	wire_str(b, s->ticket);
+}
+
+static void mounts_read(struct wire *w, struct cell_spec *s)
+{
+	uint32_t n = wire_get_u32(w);
+	if (n > 256)
+		w->bad = true;
+	if (w->bad)
+		return;
+	s->mounts = xcalloc(n, sizeof *s->mounts);
+	for (; s->n_mounts < n && !w->bad; s->n_mounts++) {
+		struct cell_mount *m = &s->mounts[s->n_mounts];
+		m->src = wire_get_str(w);
+		m->dst = wire_get_str(w);
+		m->writable = wire_get_u8(w);
+		if (!m->src || !m->dst)
+			w->bad = true;
+	}
+}
+
+int cell_spec_read(const void *p, size_t n, struct cell_spec *out, struct err *e)
+{
+	struct wire in = {.p = p, .n = n}, *w = &in;
+	struct cell_spec s = {0};
+	get_fixed(w, s.sandbox, sizeof s.sandbox);
+	get_fixed(w, s.key, sizeof s.key);
+	get_fixed(w, s.machine_id, sizeof s.machine_id);
+	s.hostname = wire_get_str(w);
+	s.profile = wire_get_u8(w);
+	s.nested = wire_get_u8(w);
+	s.trace_off = wire_get_u8(w);
+	s.strict = wire_get_u8(w);
+	s.maintenance = wire_get_u8(w);
+	s.ends_with_exec = wire_get_u8(w);
+	s.remove_if_clean = wire_get_u8(w);
+	s.skep_home = wire_get_str(w);
+	s.sandbox_dir = wire_get_str(w);
+	s.layer = wire_get_str(w);
+	s.lowers = wire_get_strv(w);
+	s.image = wire_get_str(w);
+	s.base = wire_get_str(w);
+	s.ws_path = wire_get_str(w);
+	s.home = wire_get_str(w);
+	mounts_read(w, &s);
+	limits_read(w, &s.limits);
+	s.expires_unix_ms = wire_get_u64(w);
+	s.idle_ms = wire_get_u64(w);
+	s.has_exec = wire_get_u8(w);
+	int rc = s.has_exec && !w->bad ? exec_spec_read(w, &s.exec, e) : 0;
+	get_fixed(w, s.ticket, sizeof s.ticket);
+	if (rc || w->bad || w->n || s.profile >= PROFILES || !s.hostname || !s.skep_home || !s.sandbox_dir ||
+	    !s.layer || !s.ws_path || !s.home) {
+		cell_spec_done(&s);
+		return err_set(e, ERR_INVALID, "malformed cell spec");
+	}
+	*out = s;
+	return 0;
+}
+
+void exec_result_done(struct exec_result *r)
+{
+	free(r->reason);
+	*r = (struct exec_result){0};
+}
+
+void exec_result_write(struct buf *b, const struct exec_result *r)
+{
+	wire_u32(b, r->status);
+	wire_u32(b, r->signal);
+	wire_u8(b, r->timed_out);
+	wire_str(b, r->reason);
+	wire_u64(b, r->out_bytes);
+	wire_u64(b, r->err_bytes);
+	wire_u64(b, r->started_unix_ms);
+	wire_u64(b, r->ended_unix_ms);
+}
+
+int exec_result_read(struct wire *w, struct exec_result *out)
+{
+	struct exec_result r = {0};
+	r.status = wire_get_u32(w);
+	r.signal = wire_get_u32(w);
+	r.timed_out = wire_get_u8(w);
+	r.reason = wire_get_str(w);
+	r.out_bytes = wire_get_u64(w);
+	r.err_bytes = wire_get_u64(w);
+	r.started_unix_ms = wire_get_u64(w);
+	r.ended_unix_ms = wire_get_u64(w);
+	if (w->bad) {
+		exec_result_done(&r);
+		return -1;
+	}
+	*out = r;
+	return 0;
+}
+
+void isolation_done(struct isolation *i)
+{
+	free(i->backend);
+	free(i->userns);
+	free(i->limits);
+	free(i->disk);
+	free(i->freeze);
+	free(i->network);
+	free(i->cgroup);
+	*i = (struct isolation){0};
+}
+
+void isolation_write(struct buf *b, const struct isolation *i)
+{
+	wire_str(b, i->backend);
+	wire_str(b, i->userns);
+	wire_str(b, i->limits);
+	wire_str(b, i->disk);
+	wire_str(b, i->freeze);
+	wire_str(b, i->network);
+	wire_u32(b, i->landlock);
+	wire_u32(b, i->seccomp_allowed);
+	wire_u64(b, i->caps);
+	wire_u8(b, i->no_new_privs);
+	wire_u8(b, i->nested);
+	wire_u8(b, i->trace);
+	wire_u8(b, i->groups_dropped);
+	wire_str(b, i->cgroup);
+}
+
+int isolation_read(struct wire *w, struct isolation *out)
+{
+	struct isolation i = {0};
+	i.backend = wire_get_str(w);
+	i.userns = wire_get_str(w);
+	i.limits = wire_get_str(w);
+	i.disk = wire_get_str(w);
+	i.freeze = wire_get_str(w);
+	i.network = wire_get_str(w);
+	i.landlock = wire_get_u32(w);
+	i.seccomp_allowed = wire_get_u32(w);
+	i.caps = wire_get_u64(w);
+	i.no_new_privs = wire_get_u8(w);
+	i.nested = wire_get_u8(w);
+	i.trace = wire_get_u8(w);
+	i.groups_dropped = wire_get_u8(w);
+	i.cgroup = wire_get_str(w);
+	if (w->bad) {
+		isolation_done(&i);
+		return -1;
+	}
+	*out = i;
+	return 0;
+}
+
+void isolation_json(struct buf *b, const struct isolation *i)
+{
+	struct jsonw w = {.b = b};
+	char caps[24];
+	jw_open(&w, '{');
+	jw_kstr(&w, "backend", i->backend);
+	jw_kstr(&w, "userns", i->userns);
+	jw_kstr(&w, "limits", i->limits);
+	jw_kstr(&w, "disk", i->disk);
+	jw_kstr(&w, "freeze", i->freeze);
+	jw_kstr(&w, "network", i->network);
+	jw_ku64(&w, "landlock", i->landlock);
+	jw_ku64(&w, "seccomp", i->seccomp_allowed);
+	if (!fmt_to(caps, sizeof caps, "%016llx", (unsigned long long)i->caps))
+		jw_kstr(&w, "capabilities", caps);
+	jw_kbool(&w, "no_new_privs", i->no_new_privs);
+	jw_kbool(&w, "nested", i->nested);
+	jw_kbool(&w, "trace", i->trace);
+	jw_kbool(&w, "groups_dropped", i->groups_dropped);
+	jw_close(&w, '}');
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/state.h"
+
+#include <assert.h>
+#include <string.h>
+
+static const char *const names[] = {"creating", "stopped", "running", "paused", "failed", "deleting"};
+static_assert(sizeof names / sizeof *names == STATES, "a name per state");
+
+#define TO(s) (1u << (s))
+static const unsigned moves[STATES] = {
+	[STATE_CREATING] = TO(STATE_STOPPED) | TO(STATE_RUNNING) | TO(STATE_FAILED) | TO(STATE_DELETING),
+	[STATE_STOPPED] = TO(STATE_RUNNING) | TO(STATE_FAILED) | TO(STATE_DELETING),
+	[STATE_RUNNING] = TO(STATE_STOPPED) | TO(STATE_PAUSED) | TO(STATE_FAILED) | TO(STATE_DELETING),
+	[STATE_PAUSED] = TO(STATE_RUNNING) | TO(STATE_STOPPED) | TO(STATE_FAILED) | TO(STATE_DELETING),
+	[STATE_FAILED] = TO(STATE_RUNNING) | TO(STATE_STOPPED) | TO(STATE_DELETING),
+	[STATE_DELETING] = 0,
+};
+
+const char *state_name(enum state s)
+{
+	return s < STATES ? names[s] : "?";
+}
+
+int state_parse(const char *s, enum state *out)
+{
+	for (int i = 0; i < STATES; i++)
+		if (!strcmp(names[i], s)) {
+			*out = i;
+			return 0;
+		}
+	return -1;
+}
+
+bool state_may(enum state from, enum state to)
+{
+	return from < STATES && to < STATES && (moves[from] & TO(to));
+}
