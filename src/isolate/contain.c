@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "isolate/contain.h"
+
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "isolate/caps.h"
+#include "isolate/landlock.h"
+#include "isolate/net.h"
+#include "isolate/rlimits.h"
+#include "isolate/seccomp.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/securebits.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+// --- prepare ---
+
+// Kernel objects are counted per user as well as per namespace: rootless, an agent must not use up what the
+// developer's own session needs.
+static int limit_namespace(const struct contain *c, struct err *e)
+{
+	if (!c->nested && fs_put(AT_FDCWD, "/proc/sys/user/max_user_namespaces", "0", e))
+		return -1;
+	return fs_put(AT_FDCWD, "/proc/sys/user/max_inotify_instances", "64", e);
+}
+
+static int open_mask_sources(struct contain *c, struct err *e)
+{
+	struct stat st;
+	c->null_file = fs_open(AT_FDCWD, "/dev/null", O_PATH, 0, e);
+	if (c->null_file < 0)
+		return -1;
+	if (fstat(c->null_file, &st) || !S_ISCHR(st.st_mode) || st.st_rdev != makedev(1, 3))
+		return err_set(e, ERR_DENIED, "/dev/null is not the null device");
+	auto_free char *empty = xasprintf("%s/empty", c->host->template);
+	c->empty_dir = fs_open(AT_FDCWD, empty, O_PATH | O_DIRECTORY, 0, e);
+	return c->empty_dir < 0 ? -1 : 0;
+}
+
+static int tmpfs_on(const char *dir, const char *name, struct err *e)
+{
+	auto_free char *path = xasprintf("%s/%s", dir, name);
+	auto_fd int fd = fs_open(AT_FDCWD, path, O_PATH | O_DIRECTORY, 0, e);
+	if (fd < 0 || mount_tmpfs_at(fd, "mode=755,size=16m,nr_inodes=10k", e))
+		return -1;
+	return fs_open(AT_FDCWD, path, O_PATH | O_DIRECTORY, 0, e); // what is now on top
+}
+
+static int apply(const struct contain *c, struct plan *p, struct err *e)
+{
+	struct mount_env env = {c->root, c->null_file, c->empty_dir};
+	int rc = plan_apply(p, &env, e);
+	plan_done(p);
+	return rc;
+}
+
+static int apply_skeleton(struct contain *c, bool image, struct err *e)
+{
+	struct plan p = {0};
+	rootfs_skeleton(c->host, c->profile, image, &p);
+	return apply(c, &p, e);
+}
+
+static int attach_at_stage(const struct contain *c, int tree, const char *name, struct err *e)
+{
+	struct stat st;
+	auto_free char *path = xasprintf("%s/stage", c->host->template);
+	auto_fd int stage = fs_open(AT_FDCWD, path, O_PATH | O_DIRECTORY, 0, e);
+	if (stage < 0)
+		return -1;
+	if (fstat(tree, &st))
+		return err_sys(e, "%s", name);
+	auto_fd int at = mount_target(stage, name, S_ISDIR(st.st_mode), e);
+	return at < 0 ? -1 : mount_move(tree, at, e);
+}
+
+static int open_staged(const struct contain *c, const char *name, struct err *e)
+{
+	auto_free char *path = xasprintf("%s/stage/%s", c->host->template, name);
+	return fs_open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0, e);
+}
+
+static int prepare_fresh_layer(struct contain *c, struct err *e)
+{
+	struct plan p = {0};
+	auto_fd int own = c->fresh_tree >= 0 ? -1 : mount_clone(AT_FDCWD, c->fresh_layer, false, e);
+	int tree = c->fresh_tree >= 0 ? c->fresh_tree : own;
+	if (tree < 0 || attach_at_stage(c, tree, "l", e))
+		return err_wrap(e, "fresh layer");
+	close_fd(&c->fresh_tree);
+	c->layer = open_staged(c, "l", e);
+	if (c->layer < 0)
+		return -1;
+	rootfs_fresh_home(c->host, &p);
+	return apply(c, &p, e);
+}
+
+int contain_prepare(struct contain *c, struct err *e)
+{
+	umask(022);
+	// As root the process is still the host's uid 0, which is nobody in here: become the cell's own 0 before
+	// anything is created. Rootless the map has made us the right one already.
+	if (c->ids->root && (setgroups(0, NULL) || setresgid(0, 0, 0) || setresuid(0, 0, 0)))
+		return err_sys(e, "take the cell's own ids");
+	prctl(PR_SET_PDEATHSIG, SIGKILL); // a change of ids clears it: set again in lock
+	if (unshare(CLONE_NEWCGROUP)) // after the cgroup was attached, so that its path reads "/"
+		return err_sys(e, "new cgroup namespace");
+	if ((c->warm && limit_namespace(c, e)) || net_lo_up(e) || open_mask_sources(c, e))
+		return -1;
+	auto_fd int stage = tmpfs_on(c->host->template, "stage", e);
+	if (stage < 0)
+		return -1;
+	c->root = tmpfs_on(c->host->template, "root", e);
+	if (c->root < 0)
+		return -1;
+	if (c->warm && apply_skeleton(c, false, e))
+		return -1;
+	return c->fresh_layer ? prepare_fresh_layer(c, e) : 0;
+}
+
+// --- build ---
+
+int contain_open_source(const struct source *src, int plain_ns, int owner_ns, struct err *e)
+{
+	bool tool = src->name[0] == 'm';
+	auto_fd int tree = mount_clone(AT_FDCWD, src->path, tool, e);
+	if (tree < 0 && e->sys == EINVAL) // something else is mounted below, and locked there
+		return err_set(e, ERR_UNSUPPORTED,
+			       "%s has other file systems mounted below it; unmount them or choose another directory", src->path);
+	if (tree < 0)
+		return -1;
+	int ns = src->map == SOURCE_OWNER ? owner_ns : plain_ns;
+	if (ns >= 0 && !tool && mount_idmap(tree, ns, e))
+		return err_wrap(e, "%s", src->path);
+	return take_fd(&tree);
+}
+
+static int attach_sources(const struct contain *c, const struct sources *src, const int *trees, struct err *e)
+{
+	for (int i = 0; i < src->n; i++) {
+		auto_fd int own = trees ? -1 : contain_open_source(&src->list[i], -1, -1, e);
+		int tree = trees ? trees[i] : own;
+		if (tree < 0)
+			return -1;
+		if (attach_at_stage(c, tree, src->list[i].name, e))
+			return err_wrap(e, "%s", src->list[i].path);
+	}
+	return 0;
+}
+
+// The writable layer's own directories: made on the first start, and the overlay's scratch directories made anew
+// on every start, for a `volatile` one refuses to be used twice.
+static int ready_part(int layer, const char *part, struct err *e)
+{
+	auto_free char *work = xstrdup(part);
+	for (char *p = work; *p; p++)
+		if (*p == '/')
+			*p = '-';
+	auto_fd int w = fs_mkdirs(layer, "work", 0700, e) ? -1 : fs_open(layer, "work", O_RDONLY | O_DIRECTORY, 0, e);
+	if (w < 0 || fs_remove_tree(w, work, e) || fs_mkdirs(w, work, 0700, e) || fs_mkdirs(layer, part, 0755, e))
+		return err_wrap(e, "writable layer");
+	return 0;
+}
+
+// The top of an overlay is its upper directory: it must belong to the user and look like the base's.
+static int own_top(const struct contain *c, struct err *e)
+{
+	struct stat st;
+	mode_t mode = c->base >= 0 && !fstat(c->base, &st) ? st.st_mode & 0777 : 0755;
+	if (fchownat(c->layer, "ws", c->uid, c->gid, 0) || fchmodat(c->layer, "ws", mode | 0700, 0))
+		return err_sys(e, "writable layer");
+	return 0;
+}
+
+static int ready_layer(const struct contain *c, const struct plan *p, struct err *e)
+{
+	for (size_t i = 0; i < p->n; i++) {
+		const char *at = p->ops[i].kind == MOUNT_OVERLAY ? strstr(p->ops[i].data, "upperdir=l/") : NULL;
+		if (!at)
+			continue;
+		at += strlen("upperdir=l/");
+		auto_free char *part = xstrndup(at, strcspn(at, ","));
+		if (ready_part(c->layer, part, e))
+			return -1;
+	}
+	if (fchownat(c->layer, "home", c->uid, c->gid, 0) || fchmodat(c->layer, "home", 0755, 0))
+		return err_sys(e, "writable layer");
+	return 0;
+}
+
+static int open_walk_dirs(struct contain *c, const struct cell_spec *s, bool fresh, struct err *e)
+{
+	if (!fresh)
+		c->layer = open_staged(c, "l", e);
+	c->base = s->base ? open_staged(c, "b", e) : -1;
+	return c->layer < 0 || (s->base && c->base < 0) ? -1 : 0;
+}
+
+// An image is the root itself: one overlay, under everything else.
+static int mount_image_root(struct contain *c, struct err *e)
+{
+	auto_free char *stage = xasprintf("%s/stage", c->host->template), *root = xasprintf("%s/root", c->host->template);
+	struct plan p = {0};
+	if (ready_part(c->layer, "root/image", e))
+		return -1;
+	plan_add(&p, MOUNT_OVERLAY, stage, "",
+		 "lowerdir=i,upperdir=l/root/image,workdir=l/work/root-image,userxattr,volatile,index=off,metacopy=off,xino=off",
+		 MF_WRITE);
+	if (apply(c, &p, e))
+		return -1;
+	close_fd(&c->root);
+	c->root = fs_open(AT_FDCWD, root, O_PATH | O_DIRECTORY, 0, e);
+	return c->root < 0 ? -1 : 0;
+}
+
+int contain_build(struct contain *c, const struct cell_spec *s, const int *trees, struct err *e)
+{
+	struct sources src;
+	struct plan p = {0};
+	bool fresh = c->fresh_layer; // the supervisor has given it the name the spec says
+	if (fresh && s->lowers && s->lowers[0])
+		return err_set(e, ERR_BUG, "a slot with a new layer was given one with a history");
+	c->nested = s->nested;
+	if (!c->warm && limit_namespace(c, e))
+		return -1;
+	rootfs_sources(c->host, s, fresh, &src);
+	int rc = attach_sources(c, &src, trees, e);
+	sources_done(&src);
+	if (rc || open_walk_dirs(c, s, fresh, e))
+		return -1;
+	if (s->image && mount_image_root(c, e))
+		return -1;
+	if (!c->warm && apply_skeleton(c, s->image, e))
+		return -1;
+	rootfs_cell(c->host, s, fresh, &p);
+	if ((!fresh && ready_layer(c, &p, e)) || own_top(c, e)) {
+		plan_done(&p);
+		return -1;
+	}
+	if (apply(c, &p, e))
+		return -1;
+	if (sethostname(s->hostname, strlen(s->hostname)))
+		return err_sys(e, "set the host name");
+	if (!(s->image && s->profile == PROFILE_ROOT) && mount_seal(c->root, e))
+		return -1;
+	if (mount_pivot(c->root, e)) // from here on nothing of the host has a name
+		return -1;
+	close_fd(&c->root);
+	close_fd(&c->null_file);
+	close_fd(&c->empty_dir);
+	return 0;
+}
+
+// --- lock ---
+
+static int enter_landlock(const struct contain *c, const struct cell_spec *s, int abi, struct err *e)
+{
+	bool root = s->profile == PROFILE_ROOT;
+	const struct {
+		const char *path;
+		bool write, device;
+	} paths[] = {
+		{"/", root, false},	    {"/dev", true, true}, {"/proc", true, false}, {"/tmp", true, false},
+		{"/run", true, false},	    {s->ws_path, true, false}, {s->home, true, false},
+	};
+	struct landlock_rule rules[countof(paths) + 2 + 64];
+	size_t n = 0;
+	int rc = 0;
+	for (size_t i = 0; i < countof(paths) && !rc; i++) {
+		int fd = fs_open(AT_FDCWD, paths[i].path, O_PATH, 0, e);
+		if (fd < 0)
+			rc = -1;
+		else
+			rules[n++] = (struct landlock_rule){.fd = fd, .write = paths[i].write, .device = paths[i].device};
+	}
+	for (uint32_t i = 0; i < s->n_mounts && !rc && n < countof(rules) - 2; i++) {
+		if (!s->mounts[i].writable)
+			continue;
+		int fd = fs_open(AT_FDCWD, s->mounts[i].dst, O_PATH, 0, e);
+		if (fd < 0)
+			rc = -1;
+		else
+			rules[n++] = (struct landlock_rule){.fd = fd, .write = true};
+	}
+	size_t own = n; // the walk directories stay open
+	rules[n++] = (struct landlock_rule){.fd = c->layer};
+	if (c->base >= 0)
+		rules[n++] = (struct landlock_rule){.fd = c->base};
+	if (!rc)
+		rc = landlock_enter(rules, n, abi, e);
+	for (size_t i = 0; i < own; i++)
+		close(rules[i].fd);
+	return rc;
+}
+
+// What the steps above must have made impossible is tried once, before any command runs.
+static int self_test(const struct cell_spec *s, uint64_t keep, struct err *e)
+{
+	struct sockaddr_in far = {.sin_family = AF_INET, .sin_port = htons(53)};
+	far.sin_addr.s_addr = htonl(0xc0000201); // 192.0.2.1, never routed
+	auto_fd int out = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	auto_fd int sysctl = open("/proc/sys/kernel/core_pattern", O_WRONLY | O_CLOEXEC);
+	if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1 || prctl(PR_GET_SECCOMP, 0, 0, 0, 0) != 2)
+		return err_set(e, ERR_BUG, "self-test: no_new_privs or seccomp is not in force");
+	if (caps_verify(keep, e))
+		return err_wrap(e, "self-test");
+	if (sysctl >= 0)
+		return err_set(e, ERR_BUG, "self-test: a kernel setting can be written");
+	if (out >= 0 && !connect(out, (struct sockaddr *)&far, sizeof far))
+		return err_set(e, ERR_BUG, "self-test: there is a route out of the cell");
+	if (!s->nested && !unshare(CLONE_NEWUSER))
+		return err_set(e, ERR_BUG, "self-test: a user namespace could be made");
+	return 0;
+}
+
+int contain_lock(struct contain *c, const struct cell_spec *s, bool supervised, struct isolation *out, int *out_listener,
+		 struct err *e)
+{
+	uint64_t keep = s->profile == PROFILE_ROOT ? CAPS_ROOT_PROFILE : 0;
+	struct seccomp_opts filter = {.root = s->profile == PROFILE_ROOT, .trace = !s->trace_off, .nested = s->nested};
+	int abi = landlock_abi();
+	if (s->strict && abi < 3)
+		return err_set(e, ERR_DENIED, "min_isolation strict needs Landlock ABI 3, this kernel has %d", abi);
+	if (rlimits_apply(&s->limits, supervised, e))
+		return -1;
+	// Capabilities must survive the change of ids: they are dropped by name right after it. (The root profile
+	// changes no ids, and keeps the ordinary rule that a change of ids costs capabilities.)
+	if (s->profile == PROFILE_USER && prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0))
+		return err_sys(e, "set securebits");
+	if (setresgid(c->gid, c->gid, c->gid) || setresuid(c->uid, c->uid, c->uid))
+		return err_sys(e, "become the cell's user");
+	if (caps_drop_all(keep, e) || caps_no_new_privs(e))
+		return -1;
+	if (prctl(PR_SET_DUMPABLE, 0) || prctl(PR_SET_PDEATHSIG, SIGKILL))
+		return err_sys(e, "protect pid 1");
+	if (abi >= 2 && enter_landlock(c, s, abi, e)) // needs no_new_privs
+		return -1;
+	if (seccomp_load(&filter, out_listener, e)) // last: nothing above would pass it
+		return -1;
+	if (self_test(s, keep, e))
+		return -1;
+	out->landlock = abi >= 2 ? (uint32_t)abi : 0;
+	out->seccomp_allowed = seccomp_allowed_count(&filter);
+	out->caps = keep;
+	out->no_new_privs = true;
+	out->nested = s->nested;
+	out->trace = !s->trace_off;
+	out->groups_dropped = c->ids->groups_dropped;
+	return 0;
+}

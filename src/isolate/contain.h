@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one ordered list by which a process becomes the first process of a cell. Runs in the child, after clone
+// with every namespace new. Three stages; a step that fails means the cell does not start.
+//
+//   prepare  nothing of any sandbox is known: loopback, namespace limits, file tree skeleton   (warm slots wait here)
+//   build    the spec's mounts, host name, pivot: the host's file tree is gone afterwards
+//   lock     limits, ids, capabilities, Landlock, seccomp; then a self-test of what must now be impossible
+#pragma once
+#include "isolate/rootfs.h"
+#include "isolate/userns.h"
+
+struct contain {
+	const struct rootfs_host *host;
+	const struct userns_host *ids;
+	enum profile profile;
+	bool warm;	  // the skeleton was made in prepare
+	bool nested;	  // user namespaces inside stay allowed
+	int root;	  // O_PATH of the new root
+	int null_file, empty_dir;
+	const char *fresh_layer; // or NULL: a new layer that waits with the slot for the sandbox it will belong to
+	int fresh_tree;		 // it as a detached mount, or -1: opened by path
+	int layer, base; // directories kept open for change walks; base -1 when empty
+	uint32_t uid, gid; // inside
+};
+
+int contain_prepare(struct contain *c, struct err *e) MUST_USE;
+// trees: detached mounts for the sources, in order, or NULL: then they are opened by path here.
+int contain_build(struct contain *c, const struct cell_spec *s, const int *trees, struct err *e) MUST_USE;
+int contain_lock(struct contain *c, const struct cell_spec *s, bool supervised, struct isolation *out, int *out_listener,
+		 struct err *e) MUST_USE;
+// One source as a detached mount; first/swap: namespaces that map its owners, -1 rootless.
+int contain_open_source(const struct source *src, int plain_ns, int owner_ns, struct err *e) MUST_USE;

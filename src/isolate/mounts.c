@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "isolate/mounts.h"
+
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include <assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/mount.h>
+#include <linux/openat2.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+// <sys/mount.h> and <linux/mount.h> can not be had together in every libc: the few calls are made directly.
+#define MNT_DETACH_FLAG 2
+
+static int sys_mount(const char *src, const char *dst, const char *type, unsigned long flags, const char *data)
+{
+	return (int)syscall(SYS_mount, src, dst, type, flags, data);
+}
+
+static int sys_setattr(int fd, unsigned at, struct mount_attr *attr)
+{
+	return (int)syscall(SYS_mount_setattr, fd, "", at | AT_EMPTY_PATH, attr, sizeof *attr);
+}
+
+void plan_add(struct plan *p, enum mount_kind kind, const char *src, const char *dst, const char *data, unsigned flags)
+{
+	p->ops = xrealloc(p->ops, (p->n + 1) * sizeof *p->ops);
+	p->ops[p->n++] = (struct mount_op){
+		kind, src ? xstrdup(src) : NULL, xstrdup(dst), data ? xstrdup(data) : NULL, flags,
+	};
+}
+
+void plan_done(struct plan *p)
+{
+	for (size_t i = 0; i < p->n; i++) {
+		free(p->ops[i].src);
+		free(p->ops[i].dst);
+		free(p->ops[i].data);
+	}
+	free(p->ops);
+	*p = (struct plan){0};
+}
+
+static const char *const kind_names[] = {"dir",	   "file",   "link",   "copy",	  "bind", "node", "tmpfs",
+					 "proc",   "devpts", "mqueue", "overlay", "mask", "read-only"};
+static_assert(countof(kind_names) == MOUNT_KINDS, "a name per kind");
+
+void plan_print(const struct plan *p, struct buf *out)
+{
+	for (size_t i = 0; i < p->n; i++) {
+		const struct mount_op *op = &p->ops[i];
+		buf_fmt(out, "%-9s %-28s", kind_names[op->kind], *op->dst ? op->dst : "/");
+		if (op->src)
+			buf_fmt(out, " from %s", op->src);
+		if (op->data && op->kind != MOUNT_FILE)
+			buf_fmt(out, " %s%s", op->kind == MOUNT_LINK ? "-> " : "", op->data);
+		if (op->kind == MOUNT_BIND || op->kind == MOUNT_TMPFS)
+			buf_fmt(out, " (%s%s%s,nosuid)", op->flags & MF_WRITE ? "rw" : "ro",
+				op->flags & MF_DEV ? "" : ",nodev", op->flags & MF_NOEXEC ? ",noexec" : "");
+		buf_byte(out, '\n');
+	}
+}
+
+// --- targets ---
+
+static int open_no_links(int dirfd, const char *name, int flags)
+{
+	struct open_how how = {.flags = (uint64_t)(flags | O_PATH | O_CLOEXEC | O_NOFOLLOW),
+			       .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
+	return (int)syscall(SYS_openat2, dirfd, name, &how, sizeof how);
+}
+
+int mount_target(int root, const char *path, bool dir, struct err *e)
+{
+	int fd = open_no_links(root, *path ? path : ".", dir ? O_DIRECTORY : 0);
+	if (fd >= 0)
+		return fd;
+	if (errno != ENOENT)
+		return err_sys(e, "mount point %s", path);
+	auto_fd int at = fcntl(root, F_DUPFD_CLOEXEC, 3);
+	struct str rest = str_of(path), part;
+	while (str_next(&rest, '/', &part)) {
+		if (!part.n)
+			continue;
+		auto_free char *name = xstrndup(part.p, part.n);
+		bool last = !rest.p;
+		if (!last || dir) {
+			if (mkdirat(at, name, 0755) && errno != EEXIST)
+				return err_sys(e, "make mount point %s", path);
+		} else if (mknodat(at, name, S_IFREG | 0444, 0) && errno != EEXIST) {
+			return err_sys(e, "make mount point %s", path);
+		}
+		int next = open_no_links(at, name, !last || dir ? O_DIRECTORY : 0);
+		if (next < 0)
+			return err_sys(e, "mount point %s", path);
+		close_fd(&at);
+		at = next;
+	}
+	return take_fd(&at);
+}
+
+static void fd_path(int fd, char out[32])
+{
+	if (fmt_to(out, 32, "/proc/self/fd/%d", fd))
+		abort();
+}
+
+// --- steps ---
+
+int mount_private(struct err *e)
+{
+	return sys_mount("none", "/", NULL, MS_REC | MS_SLAVE, NULL) ? err_sys(e, "make mounts private") : 0;
+}
+
+int mount_clone(int dirfd, const char *path, bool recursive, struct err *e)
+{
+	unsigned flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | (recursive ? AT_RECURSIVE : 0);
+	int fd = (int)syscall(SYS_open_tree, dirfd, path, flags);
+	return fd < 0 ? err_sys(e, "bind %s", path) : fd;
+}
+
+int mount_idmap(int tree, int userns, struct err *e)
+{
+	struct mount_attr attr = {.attr_set = MOUNT_ATTR_IDMAP, .userns_fd = (uint64_t)userns};
+	return sys_setattr(tree, 0, &attr) ? err_sys(e, "map the owners of a mount") : 0;
+}
+
+int mount_move(int tree, int target, struct err *e)
+{
+	unsigned flags = MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH;
+	return syscall(SYS_move_mount, tree, "", target, "", flags) ? err_sys(e, "attach a mount") : 0;
+}
+
+static uint64_t attrs_of(unsigned flags)
+{
+	return MOUNT_ATTR_NOSUID | (flags & MF_WRITE ? 0 : MOUNT_ATTR_RDONLY) | (flags & MF_DEV ? 0 : MOUNT_ATTR_NODEV) |
+	       (flags & MF_NOEXEC ? MOUNT_ATTR_NOEXEC : 0);
+}
+
+static int restrict_mount(int fd, unsigned flags, bool recursive, struct err *e)
+{
+	struct mount_attr attr = {.attr_set = attrs_of(flags)};
+	return sys_setattr(fd, recursive ? AT_RECURSIVE : 0, &attr) ? err_sys(e, "restrict a mount") : 0;
+}
+
+int mount_seal(int target, struct err *e)
+{
+	struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
+	return sys_setattr(target, 0, &attr) ? err_sys(e, "make a mount read-only") : 0;
+}
+
+static int mount_new(const char *type, const char *src, int target, unsigned flags, const char *data, struct err *e)
+{
+	char path[32];
+	unsigned long ms = MS_NOSUID | (flags & MF_WRITE ? 0 : MS_RDONLY) | (flags & MF_DEV ? 0 : MS_NODEV) |
+			   (flags & MF_NOEXEC ? MS_NOEXEC : 0);
+	fd_path(target, path);
+	return sys_mount(src, path, type, ms, data) ? err_sys(e, "mount %s (%s)", type, data ? data : "") : 0;
+}
+
+int mount_tmpfs_at(int target, const char *options, struct err *e)
+{
+	return mount_new("tmpfs", "skep", target, MF_WRITE, options, e);
+}
+
+int mount_pivot(int newroot, struct err *e)
+{
+	if (fchdir(newroot))
+		return err_sys(e, "enter the new root");
+	// Both at ".": the old root lands on top of the new one and is detached from there, so no directory
+	// for it has to exist.
+	if (syscall(SYS_pivot_root, ".", "."))
+		return err_sys(e, "pivot_root");
+	if (syscall(SYS_umount2, ".", MNT_DETACH_FLAG))
+		return err_sys(e, "detach the host's file tree");
+	return chdir("/") ? err_sys(e, "chdir /") : 0;
+}
+
+// --- operations ---
+
+static int op_bind(const struct mount_op *op, const struct mount_env *env, struct err *e)
+{
+	struct stat st;
+	if (stat(op->src, &st)) {
+		if (errno == ENOENT && op->flags & MF_OPTIONAL)
+			return 0;
+		return err_sys(e, "%s", op->src);
+	}
+	if (op->kind == MOUNT_NODE && !S_ISCHR(st.st_mode))
+		return err_set(e, ERR_DENIED, "%s is not a character device", op->src);
+	auto_fd int tree = mount_clone(AT_FDCWD, op->src, true, e);
+	if (tree < 0)
+		return -1;
+	if (restrict_mount(tree, op->flags, true, e))
+		return err_wrap(e, "%s", op->src);
+	auto_fd int target = mount_target(env->root, op->dst, S_ISDIR(st.st_mode), e);
+	return target < 0 ? -1 : mount_move(tree, target, e);
+}
+
+// Host configuration is shown as a copy: no other file system mounted on it gets in the way, nothing that is
+// not readable by everybody comes along, and the copy belongs to the cell's own ids.
+static int copy_file(int from, int to, const char *name, const struct stat *st, struct err *e)
+{
+	auto_fd int in = openat(from, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	if (in < 0)
+		return 0; // not for this user: then not for the cell either
+	auto_fd int out = openat(to, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+	if (out < 0)
+		return err_sys(e, "copy %s", name);
+	char chunk[32768];
+	ssize_t n;
+	while ((n = read(in, chunk, sizeof chunk)) > 0)
+		if (fs_write_all(out, chunk, (size_t)n, e))
+			return -1;
+	return fchmod(out, st->st_mode & 0755) ? err_sys(e, "copy %s", name) : 0;
+}
+
+static bool is_listed(const char *list, const char *name)
+{
+	struct str rest = str_of(list), part;
+	while (str_next(&rest, ':', &part))
+		if (str_is(part, name))
+			return true;
+	return false;
+}
+
+static int copy_readable(int from, int to, const char *left_out, int depth, struct err *e)
+{
+	int dup = openat(from, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = dup < 0 ? NULL : fdopendir(dup);
+	if (!d)
+		return err_sys(e, "list a directory");
+	int rc = 0;
+	struct dirent *ent;
+	while (!rc && (ent = readdir(d))) {
+		struct stat st;
+		char link[4096];
+		const char *name = ent->d_name;
+		if (!strcmp(name, ".") || !strcmp(name, "..") || is_listed(left_out, name) ||
+		    fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW))
+			continue;
+		if (S_ISLNK(st.st_mode)) {
+			ssize_t n = readlinkat(from, name, link, sizeof link - 1);
+			link[n > 0 ? n : 0] = 0;
+			if (n > 0 && symlinkat(link, to, name))
+				rc = err_sys(e, "copy %s", name);
+		} else if (S_ISREG(st.st_mode) && st.st_mode & 0004 && st.st_size < 16 << 20) {
+			rc = copy_file(from, to, name, &st, e);
+		} else if (S_ISDIR(st.st_mode) && (st.st_mode & 0005) == 0005 && depth < 16) {
+			auto_fd int sub = openat(from, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+			if (sub < 0)
+				continue;
+			auto_fd int into = mkdirat(to, name, 0755) ? -1 : openat(to, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+			rc = into < 0 ? err_sys(e, "copy %s", name) : copy_readable(sub, into, "", depth + 1, e);
+		}
+	}
+	closedir(d);
+	return rc;
+}
+
+static int op_copy(const struct mount_op *op, const struct mount_env *env, struct err *e)
+{
+	auto_fd int from = open(op->src, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (from < 0)
+		return op->flags & MF_OPTIONAL ? 0 : err_sys(e, "open %s", op->src);
+	auto_fd int at = mount_target(env->root, op->dst, true, e);
+	if (at < 0)
+		return -1;
+	auto_fd int to = openat(at, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return to < 0 ? err_sys(e, "open %s", op->dst) : copy_readable(from, to, op->data ? op->data : "", 0, e);
+}
+
+// Parent directory of dst below the root, and its last name.
+static int parent_of(const struct mount_op *op, const struct mount_env *env, const char **out_name, struct err *e)
+{
+	const char *slash = strrchr(op->dst, '/');
+	auto_free char *dir = slash ? xstrndup(op->dst, (size_t)(slash - op->dst)) : xstrdup("");
+	*out_name = slash ? slash + 1 : op->dst;
+	return mount_target(env->root, dir, true, e);
+}
+
+static int op_make(const struct mount_op *op, const struct mount_env *env, struct err *e)
+{
+	const char *name;
+	auto_fd int dir = parent_of(op, env, &name, e);
+	if (dir < 0)
+		return -1;
+	if (op->kind == MOUNT_LINK) {
+		if (unlinkat(dir, name, 0) && errno != ENOENT)
+			return err_sys(e, "replace %s", op->dst);
+		return symlinkat(op->data, dir, name) ? err_sys(e, "link %s", op->dst) : 0;
+	}
+	if (op->kind == MOUNT_FILE) {
+		if (unlinkat(dir, name, 0) && errno != ENOENT)
+			return err_sys(e, "replace %s", op->dst);
+		auto_fd int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+		return fd < 0 ? err_sys(e, "write %s", op->dst) : fs_write_all(fd, op->data, strlen(op->data), e);
+	}
+	mode_t mode = (mode_t)strtoul(op->data ? op->data : "755", NULL, 8);
+	if (mkdirat(dir, name, mode) && errno != EEXIST)
+		return err_sys(e, "make %s", op->dst);
+	return fchmodat(dir, name, mode, 0) ? err_sys(e, "chmod %s", op->dst) : 0; // past the umask
+}
+
+static int op_mask(const struct mount_op *op, const struct mount_env *env, struct err *e)
+{
+	struct stat st;
+	auto_fd int target = open_no_links(env->root, op->dst, 0);
+	if (target < 0)
+		return errno == ENOENT ? 0 : err_sys(e, "mask %s", op->dst);
+	if (fstat(target, &st))
+		return err_sys(e, "mask %s", op->dst);
+	bool dir = S_ISDIR(st.st_mode);
+	auto_fd int tree = mount_clone(dir ? env->empty_dir : env->null_file, "", false, e);
+	if (tree < 0 || restrict_mount(tree, dir ? 0 : MF_DEV, false, e) || mount_move(tree, target, e))
+		return err_wrap(e, "mask %s", op->dst);
+	return 0;
+}
+
+static int op_rdonly(const struct mount_op *op, const struct mount_env *env, struct err *e)
+{
+	auto_fd int target = open_no_links(env->root, op->dst, 0);
+	if (target < 0)
+		return errno == ENOENT ? 0 : err_sys(e, "protect %s", op->dst);
+	auto_fd int tree = mount_clone(target, "", true, e);
+	if (tree < 0 || restrict_mount(tree, MF_NOEXEC, true, e) || mount_move(tree, target, e))
+		return err_wrap(e, "protect %s", op->dst);
+	return 0;
+}
+
+static int op_overlay(const struct mount_op *op, const struct mount_env *env, struct err *e)
+{
+	auto_fd int target = mount_target(env->root, op->dst, true, e);
+	if (target < 0)
+		return -1;
+	// Names in the options are relative, so that mountinfo inside shows none of the host's paths.
+	auto_fd int back = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (back < 0 || chdir(op->src))
+		return err_sys(e, "enter %s", op->src);
+	int rc = mount_new("overlay", "skep", target, op->flags, op->data, e);
+	if (fchdir(back))
+		return err_sys(e, "leave %s", op->src);
+	return rc ? err_wrap(e, "%s", op->dst) : 0;
+}
+
+static int op_fs(const struct mount_op *op, const struct mount_env *env, struct err *e)
+{
+	static const struct {
+		const char *type;
+		unsigned flags;
+	} types[MOUNT_KINDS] = {
+		[MOUNT_TMPFS] = {"tmpfs", 0},
+		[MOUNT_PROC] = {"proc", MF_WRITE | MF_NOEXEC},
+		[MOUNT_DEVPTS] = {"devpts", MF_WRITE | MF_NOEXEC | MF_DEV},
+		[MOUNT_MQUEUE] = {"mqueue", MF_WRITE | MF_NOEXEC},
+	};
+	auto_fd int target = mount_target(env->root, op->dst, true, e);
+	if (target < 0)
+		return -1;
+	int rc = mount_new(types[op->kind].type, "skep", target, op->flags | types[op->kind].flags, op->data, e);
+	return rc ? err_wrap(e, "/%s", op->dst) : 0;
+}
+
+int plan_apply(const struct plan *p, const struct mount_env *env, struct err *e)
+{
+	static int (*const apply[MOUNT_KINDS])(const struct mount_op *, const struct mount_env *, struct err *) = {
+		[MOUNT_DIR] = op_make,	  [MOUNT_FILE] = op_make,   [MOUNT_LINK] = op_make,	[MOUNT_COPY] = op_copy,
+		[MOUNT_BIND] = op_bind,	  [MOUNT_NODE] = op_bind,   [MOUNT_TMPFS] = op_fs,	[MOUNT_PROC] = op_fs,
+		[MOUNT_DEVPTS] = op_fs,	  [MOUNT_MQUEUE] = op_fs,   [MOUNT_OVERLAY] = op_overlay, [MOUNT_MASK] = op_mask,
+		[MOUNT_RDONLY] = op_rdonly,
+	};
+	for (size_t i = 0; i < p->n; i++)
+		if (apply[p->ops[i].kind](&p->ops[i], env, e))
+			return -1;
+	return 0;
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a cell sees as its file tree: three plans, built from plain facts.
+//
+//   template  made once by the nursery on a tmpfs that only it and its cells can see: a copy of /etc without the
+//             host's names and secrets, a minimal /dev and /var, an empty directory for masks
+//   skeleton  made for each slot before anybody asked for it: system directories read-only, /proc with masks,
+//             private /tmp, /run, /dev/shm, terminals
+//   cell      made when the spec is known: workspace and home overlays, identity, tools; system overlays with --root
+//
+// Sources that belong to the host (workspace, layer, image, system directories under --root) are attached in the
+// template's stage directory under short names, and disappear with the old root.
+#pragma once
+#include "isolate/mounts.h"
+#include "isolate/userns.h"
+#include "model/spec.h"
+
+#define ROOTFS_SYSTEM_MAX 16
+#define ROOTFS_MOUNTS_MAX 64
+
+struct rootfs_host {
+	struct {
+		char name[16];
+		char link[64]; // "" = a directory
+	} system[ROOTFS_SYSTEM_MAX];
+	int n_system;
+	uint32_t uid, gid; // of the user inside
+	char *template;	   // directory of the template, absolute
+	char *ownership;   // rootless --root: directory of the ownership layer, or NULL
+};
+
+enum source_map {
+	SOURCE_PLAIN, // owners on disk are the cell's own ids
+	SOURCE_OWNER, // the owner of the directory becomes the cell's user
+};
+
+struct source {
+	char name[16]; // below stage/
+	char *path;
+	enum source_map map;
+	bool copy_of_host; // owners are the host's, as in /usr: shifted like PLAIN as root, unmapped rootless
+};
+
+struct sources {
+	struct source list[ROOTFS_MOUNTS_MAX + 32];
+	int n;
+};
+
+void rootfs_scan(struct rootfs_host *h, const char *template_dir); // which system directories there are
+void rootfs_template(const struct rootfs_host *h, struct plan *p);
+void rootfs_skeleton(const struct rootfs_host *h, enum profile profile, bool image, struct plan *p);
+// fresh: the slot brought the layer, attached and with its home mounted, before the spec was known.
+void rootfs_sources(const struct rootfs_host *h, const struct cell_spec *s, bool fresh, struct sources *out);
+void sources_done(struct sources *s);
+void rootfs_fresh_home(const struct rootfs_host *h, struct plan *p);
+void rootfs_cell(const struct rootfs_host *h, const struct cell_spec *s, bool fresh, struct plan *p);

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "isolate/seccomp.h"
+
+#include "base/mem.h"
+#include "seccomp_filter.h"
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#ifndef SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
+#define SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV (1UL << 5)
+#endif
+
+#define PAGE 4096u  // the smallest there is: a read never spans two pages of the other side
+#define BATCH 32    // strings fetched with one call
+#define PIECE 128u  // first bytes of each
+#define MAX_ARGS 1024u
+
+static size_t variant(const struct seccomp_opts *o)
+{
+	return (size_t)o->root | (size_t)o->trace << 1 | (size_t)o->nested << 2;
+}
+
+unsigned seccomp_allowed_count(const struct seccomp_opts *o)
+{
+	return seccomp_variants[variant(o)].allowed;
+}
+
+void seccomp_program(const struct seccomp_opts *o, struct sock_fprog *out)
+{
+	size_t v = variant(o);
+	// the kernel's struct has no const; it only reads
+	*out = (struct sock_fprog){seccomp_variants[v].n, (struct sock_filter *)(uintptr_t)seccomp_variants[v].p};
+}
+
+int seccomp_load(const struct seccomp_opts *o, int *out_listener, struct err *e)
+{
+	struct sock_fprog prog;
+	seccomp_program(o, &prog);
+	unsigned long flags = SECCOMP_FILTER_FLAG_NEW_LISTENER;
+	// Without WAIT_KILLABLE_RECV (Linux 5.19) a signal that arrives between report and answer restarts the
+	// execve and reports it twice; nothing is lost, so an older kernel is good enough.
+	int fd = (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, &prog);
+	if (fd < 0 && errno == EINVAL)
+		fd = (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &prog);
+	if (fd < 0)
+		return err_sys(e, "load the system call filter");
+	*out_listener = fd;
+	return 0;
+}
+
+void seccomp_print_plan(struct buf *b)
+{
+	for (size_t v = 0; v < countof(seccomp_variants); v++)
+		buf_fmt(b, "seccomp %s%s%s: %u system calls, %u instructions\n", v & 1 ? "root" : "default",
+			v & 2 ? "" : ", trace off", v & 4 ? ", nested" : "", seccomp_variants[v].allowed,
+			seccomp_variants[v].n);
+	for (size_t i = 0; i < countof(seccomp_lists); i++)
+		buf_fmt(b, "  %s: %s\n", seccomp_lists[i].what, seccomp_lists[i].names);
+}
+
+int seccomp_recv(int listener, struct seccomp_event *out, struct err *e)
+{
+	struct seccomp_notif n = {0};
+	if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &n))
+		return errno == ENOENT || errno == EINTR ? 1 : err_sys(e, "receive a system call report");
+	*out = (struct seccomp_event){.id = n.id, .pid = (pid_t)n.pid, .execveat = n.data.nr == SYS_execveat};
+	memcpy(out->args, n.data.args, sizeof out->args);
+	return 0;
+}
+
+int seccomp_continue(int listener, uint64_t id, struct err *e)
+{
+	struct seccomp_notif_resp r = {.id = id, .flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE};
+	if (ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &r) && errno != ENOENT)
+		return err_sys(e, "answer a system call report");
+	return 0;
+}
+
+static size_t to_page_end(uint64_t addr, size_t max)
+{
+	size_t left = PAGE - (size_t)(addr & (PAGE - 1));
+	return left < max ? left : max;
+}
+
+static struct iovec remote(uint64_t addr, size_t n)
+{
+	return (struct iovec){(void *)(uintptr_t)addr, n};
+}
+
+// Up to n bytes at addr; fewer when a page behind it is not there. -1 when there is nothing at all.
+static ssize_t peek(pid_t pid, uint64_t addr, void *to, size_t n)
+{
+	struct iovec local = {to, n}, from[4];
+	size_t pieces = 0;
+	for (size_t done = 0; done < n && pieces < countof(from); pieces++) {
+		from[pieces] = remote(addr + done, to_page_end(addr + done, n - done));
+		done += from[pieces].iov_len;
+	}
+	return process_vm_readv(pid, &local, 1, from, pieces, 0);
+}
+
+// Appends the C string at addr, at most max bytes of it. 1 when cut.
+static int peek_str(pid_t pid, uint64_t addr, size_t max, struct buf *out)
+{
+	char page[PAGE];
+	while (max) {
+		ssize_t n = peek(pid, addr, page, to_page_end(addr, max));
+		if (n <= 0)
+			return -1;
+		size_t len = strnlen(page, (size_t)n);
+		buf_add(out, page, len);
+		if (len < (size_t)n)
+			return 0;
+		addr += len;
+		max -= len;
+	}
+	return 1;
+}
+
+// The pointers of argv up to its NULL. Their count, or -1.
+static ssize_t peek_ptrs(pid_t pid, uint64_t addr, uint64_t ptrs[MAX_ARGS])
+{
+	size_t have = 0;
+	while (have < MAX_ARGS) {
+		size_t want = MAX_ARGS - have < 64 ? MAX_ARGS - have : 64; // most argv fit the first look
+		ssize_t n = peek(pid, addr + have * 8, ptrs + have, want * 8);
+		if (n < 8)
+			return -1;
+		for (size_t end = have + (size_t)n / 8; have < end; have++)
+			if (!ptrs[have])
+				return (ssize_t)have;
+	}
+	return (ssize_t)have;
+}
+
+struct batch {
+	char text[BATCH][PIECE];
+	size_t len[BATCH]; // bytes that came
+};
+
+static void peek_batch(pid_t pid, const uint64_t *ptrs, size_t n, struct batch *b)
+{
+	struct iovec local[BATCH], from[BATCH];
+	for (size_t i = 0; i < n; i++) {
+		b->len[i] = to_page_end(ptrs[i], PIECE);
+		local[i] = (struct iovec){b->text[i], b->len[i]};
+		from[i] = remote(ptrs[i], b->len[i]);
+	}
+	ssize_t got = process_vm_readv(pid, local, n, from, n, 0);
+	size_t left = got > 0 ? (size_t)got : 0;
+	for (size_t i = 0; i < n; i++) {
+		b->len[i] = b->len[i] < left ? b->len[i] : left;
+		left -= b->len[i];
+	}
+}
+
+// One argument: its first piece is in the batch, the rest is fetched where the piece has no end.
+static int add_arg(pid_t pid, uint64_t addr, const char *piece, size_t len, size_t *left, char ***argv)
+{
+	auto_buf struct buf s = BUF_INIT(*left + 1);
+	size_t n = strnlen(piece, len < *left ? len : *left);
+	int cut = 0;
+	buf_add(&s, piece, n);
+	if (n == len)
+		cut = peek_str(pid, addr + n, *left - n, &s);
+	else if (n == *left && piece[n])
+		cut = 1;
+	if (cut < 0)
+		return -1;
+	strv_add(argv, buf_cstr(&s));
+	*left -= s.n < *left ? s.n : *left;
+	return cut;
+}
+
+static int read_args(pid_t pid, uint64_t addr, size_t max, char ***argv)
+{
+	uint64_t ptrs[MAX_ARGS];
+	ssize_t n = addr ? peek_ptrs(pid, addr, ptrs) : 0;
+	for (ssize_t i = 0; i < n; i += BATCH) {
+		struct batch b;
+		size_t count = n - i < BATCH ? (size_t)(n - i) : BATCH;
+		peek_batch(pid, ptrs + i, count, &b);
+		for (size_t j = 0; j < count; j++) {
+			int rc = max ? add_arg(pid, ptrs[i + (ssize_t)j], b.text[j], b.len[j], &max, argv) : 1;
+			if (rc)
+				return rc;
+		}
+	}
+	return n < 0 ? -1 : n == MAX_ARGS;
+}
+
+int seccomp_read_argv(int listener, const struct seccomp_event *ev, size_t max, struct buf *out_path, char ***out_argv,
+		      struct err *e)
+{
+	const uint64_t *args = ev->args + (ev->execveat ? 1 : 0);
+	char **argv = xcalloc(1, sizeof *argv);
+	uint64_t id = ev->id;
+	errno = EFAULT;
+	int rc = peek_str(ev->pid, args[0], max, out_path);
+	if (rc >= 0)
+		rc = read_args(ev->pid, args[1], max, &argv);
+	if (rc < 0)
+		err_sys(e, "read the arguments of process %d", (int)ev->pid);
+	else if (ioctl(listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &id))
+		rc = err_set(e, ERR_NOT_FOUND, "process %d is gone", (int)ev->pid);
+	if (rc < 0) {
+		strv_free(argv);
+		return -1;
+	}
+	*out_argv = argv;
+	return rc;
+}

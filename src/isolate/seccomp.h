@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The system call filter of a cell (made at build time from syscalls.def) and the supervisor's end of it.
+//
+// execve and execveat are reported to the listener for the journal only: the answer is always "go on". Nothing is
+// decided on what seccomp_read_argv saw, because the caller's memory can change after the look.
+#pragma once
+#include "base/buf.h"
+#include <sys/types.h>
+
+struct sock_fprog;
+
+struct seccomp_opts {
+	bool root;   // chroot and setgroups
+	bool trace;  // ptrace, process_vm_*, kcmp
+	bool nested; // namespaces
+};
+
+// Binds the filter to this process and all it starts, for good. no_new_privs must be set, every mount made and
+// every capability dropped. The listener (owned, close-on-exec) goes to the supervisor; without a
+// supervisor behind it every execve fails with ENOSYS. Fails when a filter with a listener is in force already.
+int seccomp_load(const struct seccomp_opts *o, int *out_listener, struct err *e) MUST_USE;
+
+unsigned seccomp_allowed_count(const struct seccomp_opts *o);		     // system calls it lets through
+void seccomp_program(const struct seccomp_opts *o, struct sock_fprog *out); // borrowed, constant
+void seccomp_print_plan(struct buf *b);					     // text: counts and names
+
+// --- supervisor ---
+
+struct seccomp_event {
+	uint64_t id;
+	pid_t pid; // the calling thread, as our own pid namespace sees it
+	bool execveat;
+	uint64_t args[6];
+};
+
+// The next call that waits for us; to be called when the listener is readable. 1: none after all, its caller is gone.
+int seccomp_recv(int listener, struct seccomp_event *out, struct err *e) MUST_USE;
+int seccomp_continue(int listener, uint64_t id, struct err *e) MUST_USE; // a caller that is gone is no failure
+
+// Path and argv of a waiting call: at most max bytes of each. 1 when argv was cut there. Fails when the caller died
+// meanwhile (what was read may be another process's), and when its memory is closed to us: a process that is not
+// dumpable needs CAP_SYS_PTRACE over it. *out_argv is owned.
+int seccomp_read_argv(int listener, const struct seccomp_event *ev, size_t max, struct buf *out_path, char ***out_argv,
+		      struct err *e) MUST_USE;

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// User namespaces and who is who in them.
+//
+// Started by an ordinary user, the nursery enters one base namespace in which the caller is 0 and the caller's
+// subordinate ids, where there are any, are 1 and up: newuidmap runs once per daemon, and every cell is a nested
+// namespace whose map is written directly. Started by root there is no base: each cell gets 65536 ids of its own
+// out of a range nobody else uses, so kernel uid 0 is never mapped and no two live cells share an id.
+#pragma once
+#include "base/err.h"
+#include "model/spec.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct userns_host {
+	bool root;	     // real root in the initial namespace
+	bool subids;	     // rootless with subordinate ranges
+	bool groups_dropped; // no supplementary group of the caller is left
+	uint32_t uid, gid;   // the caller's
+	uint32_t count;	     // ids besides 0 in the base namespace
+};
+
+struct id_range {
+	uint32_t inside, outside, count;
+};
+
+int userns_enter_base(struct userns_host *out, struct err *e) MUST_USE; // once, by the nursery
+// Takes a free range of ids for one cell; *out_lock keeps it until closed (also by our death).
+int userns_take_range(int run_dir, uint32_t *out_first, int *out_lock, struct err *e) MUST_USE;
+// Writes the maps of a new process in its own namespace, from outside.
+int userns_map(pid_t pid, const struct userns_host *h, enum profile p, uint32_t first, struct err *e) MUST_USE;
+// The ids the cell's own processes run as, inside.
+void userns_inside_ids(const struct userns_host *h, enum profile p, uint32_t *out_uid, uint32_t *out_gid);
+// A namespace that only serves to map a mount's owners: id n on disk is first+n, but the owner of the
+// workspace and the cell's own user change places.
+int userns_for_mount(uint32_t first, uint32_t owner_uid, uint32_t owner_gid, uint32_t user, struct err *e) MUST_USE;
