@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// File operations on sandbox data, run as a child of init with the streams of an exec and the rights of a user
+// of the cell. argv[0] is the operation:
+//
+//   kind PATH             dir | file | link | other | none
+//   stat PATH             one record          list DIR     one record for each entry
+//   read PATH             the bytes           write PATH [MODE]   the bytes of stdin, by rename
+//   mkdir PATH  remove PATH  rename FROM TO
+//   pack PATH             a pack stream       unpack DIR | unpack-as DIR NAME   reads one
+//
+// A record is the wire form of: str name, u32 mode, u64 size, u64 mtime_ns, u32 uid, u32 gid, str link target or NULL.
+#pragma once
+
+int files_job(char *const *argv); // exit status; errors as one line on stderr

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "init/init.h"
+
+#include "base/mem.h"
+#include "init/changes.h"
+#include "init/exec.h"
+#include "init/tree.h"
+#include "model/msg.h"
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct init {
+	const struct init_opts *opts;
+	struct loop loop;
+	struct chan chan;
+	struct exec *execs;
+	struct watch signals;
+	struct timer grace;
+	bool ending, walk;
+};
+
+static struct init self; // pid 1 is one
+
+static struct exec *find(uint32_t id)
+{
+	struct exec *x = self.execs;
+	while (x && x->id != id)
+		x = x->next;
+	return x;
+}
+
+static void sweep(void)
+{
+	for (struct exec **p = &self.execs; *p;) {
+		struct exec *x = *p;
+		if (!exec_is_over(x)) {
+			p = &x->next;
+			continue;
+		}
+		*p = x->next;
+		loop_bury(&self.loop, x, (void (*)(void *))exec_free);
+	}
+}
+
+static void send_err(uint8_t type, uint32_t id, const struct err *e)
+{
+	auto_buf struct buf b = BUF_INIT(4096);
+	wire_u32(&b, e->kind);
+	wire_u32(&b, (uint32_t)e->sys);
+	wire_str(&b, e->msg);
+	chan_send_buf(&self.chan, type, id, &b);
+}
+
+static void do_exec(struct frame *f)
+{
+	struct wire w = {.p = f->p, .n = f->n};
+	struct exec_spec s;
+	struct err e;
+	if (exec_spec_read(&w, &s, &e)) {
+		send_err(M_ERR, f->id, &e);
+		return;
+	}
+	struct exec *x = exec_start(self.opts, &self.loop, &self.chan, f->id, &s, &e);
+	if (x) {
+		auto_buf struct buf b = BUF_INIT(16);
+		x->next = self.execs;
+		self.execs = x;
+		wire_u32(&b, (uint32_t)x->group);
+		chan_send_buf(&self.chan, M_BEGUN, f->id, &b);
+	} else {
+		send_err(M_ERR, f->id, &e);
+	}
+	exec_spec_done(&s);
+}
+
+static _Noreturn void finish(void)
+{
+	struct changes ch = {0};
+	auto_buf struct buf b = BUF_INIT(1 << 20);
+	if (self.walk)
+		changes_walk(self.opts->layer, self.opts->base, &ch);
+	wire_u32(&b, ch.count);
+	wire_strv(&b, ch.list);
+	chan_send_buf(&self.chan, M_CHANGES, 0, &b);
+	_exit(0); // the kernel ends whatever is left
+}
+
+static void on_grace(struct timer *t)
+{
+	(void)t;
+	kill(-1, SIGKILL);
+	finish();
+}
+
+static void do_end(struct frame *f)
+{
+	struct wire w = {.p = f->p, .n = f->n};
+	uint32_t grace = wire_get_u32(&w);
+	self.walk = wire_get_u8(&w);
+	if (self.ending)
+		return;
+	self.ending = true;
+	if (!grace || !tree_count()) {
+		kill(-1, SIGKILL); // nothing may write behind the walk
+		finish();
+	}
+	kill(-1, SIGTERM);
+	kill(-1, SIGCONT);
+	self.grace.fn = on_grace;
+	timer_set(&self.loop, &self.grace, grace);
+}
+
+static void do_signal(struct frame *f)
+{
+	struct wire w = {.p = f->p, .n = f->n};
+	struct exec *x = find(f->id);
+	int sig = (int)wire_get_u32(&w);
+	if (x)
+		exec_signal(x, sig, f->stream == 1);
+}
+
+static void do_freeze(struct frame *f)
+{
+	struct wire w = {.p = f->p, .n = f->n};
+	if (wire_get_u8(&w))
+		tree_stop_all();
+	else
+		tree_continue_all();
+	chan_send(&self.chan, M_OK, 0, f->id, NULL, 0);
+}
+
+static void do_members(struct frame *f)
+{
+	auto_buf struct buf b = BUF_INIT(16);
+	wire_u32(&b, (uint32_t)tree_count());
+	chan_send_buf(&self.chan, M_MEMBERS, f->id, &b);
+}
+
+static void do_usage(struct frame *f)
+{
+	struct wire w = {.p = f->p, .n = f->n};
+	auto_buf struct buf b = BUF_INIT(16);
+	pid_t killed = 0;
+	uint64_t used = tree_memory(wire_get_u64(&w), &killed);
+	wire_u64(&b, used);
+	wire_u32(&b, (uint32_t)killed);
+	chan_send_buf(&self.chan, M_USAGE, f->id, &b);
+}
+
+static void on_frame(struct chan *c, struct frame *f)
+{
+	struct wire w = {.p = f->p, .n = f->n};
+	struct exec *x;
+	(void)c;
+	switch ((enum msg_type)f->type) {
+	case M_EXEC:
+		do_exec(f);
+		break;
+	case M_DATA:
+		if ((x = find(f->id)))
+			exec_input(x, f->p, f->n);
+		break;
+	case M_EOF:
+		if ((x = find(f->id)))
+			exec_input_eof(x);
+		break;
+	case M_CREDIT:
+		if ((x = find(f->id)))
+			exec_credit(x, f->stream, wire_get_u64(&w));
+		break;
+	case M_WINSIZE: {
+		uint32_t rows = wire_get_u32(&w), cols = wire_get_u32(&w);
+		if ((x = find(f->id)))
+			exec_resize(x, rows, cols);
+		break;
+	}
+	case M_SIGNAL:
+		do_signal(f);
+		break;
+	case M_FREEZE:
+		do_freeze(f);
+		break;
+	case M_MEMBERS:
+		do_members(f);
+		break;
+	case M_USAGE:
+		do_usage(f);
+		break;
+	case M_END:
+		do_end(f);
+		break;
+	default:
+		_exit(1); // our own supervisor does not speak like that
+	}
+	sweep();
+}
+
+static void on_close(struct chan *c)
+{
+	(void)c;
+	_exit(0); // the supervisor is gone: the cell ends with it
+}
+
+static void on_drain(struct chan *c)
+{
+	(void)c;
+	for (struct exec *x = self.execs; x; x = x->next)
+		exec_pump_all(x);
+	sweep();
+}
+
+static void on_signal(struct watch *w, uint32_t events)
+{
+	int status;
+	pid_t pid;
+	(void)events;
+	while (loop_signal_next(w->fd))
+		;
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+		struct exec *x = self.execs;
+		while (x && (x->pid != pid || x->tty)) // a keeper reports for itself
+			x = x->next;
+		if (x)
+			exec_reaped(x, status);
+	}
+	sweep();
+	if (self.ending && !tree_count())
+		finish();
+}
+
+_Noreturn void init_run(const struct init_opts *opts, const struct buf *ready, int ready_fd)
+{
+	static const int chld[] = {SIGCHLD};
+	struct err e;
+	self.opts = opts;
+	signal(SIGPIPE, SIG_IGN);
+	int sig = loop_init(&self.loop, &e) ? -1 : loop_signals(chld, 1, &e);
+	self.chan = *opts->channel;
+	self.chan.on_frame = on_frame;
+	self.chan.on_close = on_close;
+	self.chan.on_drain = on_drain;
+	self.signals.fn = on_signal;
+	if (sig < 0 || loop_add(&self.loop, &self.signals, sig, LOOP_IN, &e))
+		_exit(1);
+	if (!chan_send_fd(&self.chan, M_READY, 0, ready->p, ready->n, ready_fd))
+		_exit(1);
+	close(ready_fd);
+	if (chan_attach(&self.chan, &self.loop, &e) || loop_run(&self.loop, &e))
+		_exit(1);
+	_exit(0);
+}

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pid 1 of a cell. Does everything inside: runs commands, opens terminals, reaps, and performs every file
+// operation on sandbox data, over one byte channel (model/msg.h, channel I). Trusts its channel, nothing else: every
+// process beside it may be hostile and of the same user.
+#pragma once
+#include "base/chan.h"
+#include "model/spec.h"
+
+struct init_opts {
+	struct chan *channel; // taken over as it is, with what it may have buffered
+	int layer, base;   // directories for change walks; base may be -1
+	uint32_t uid, gid; // of the cell's user
+	enum profile profile;
+	const char *ws_path;
+};
+
+// Sends M_READY (payload and descriptor given) first. Returns never: when the channel ends, the cell ends.
+_Noreturn void init_run(const struct init_opts *opts, const struct buf *ready, int ready_fd);

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "init/spawn.h"
+
+#include "base/mem.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define STACK (128u << 10)
+
+static int fail(struct spawn *s, const char *step)
+{
+	s->error = errno;
+	s->failed = step;
+	return 1; // exit status of the child; the parent looks at s->error
+}
+
+static void default_signals(void)
+{
+	struct sigaction dfl = {.sa_handler = SIG_DFL};
+	sigset_t none;
+	for (int n = 1; n < 65; n++)
+		sigaction(n, &dfl, NULL); // fails for KILL and STOP and the C library's own: they are default
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+// The caller's directory must be one inside: not reached through /proc, and with a name.
+static int enter_cwd(struct spawn *s)
+{
+	char got[4096];
+	if (chdir(s->cwd))
+		return fail(s, "working directory");
+	if (syscall(SYS_getcwd, got, sizeof got) < 0 || got[0] != '/' || !strncmp(got, "/proc/", 6)) {
+		errno = EACCES;
+		return fail(s, "working directory");
+	}
+	return 0;
+}
+
+static int place_fds(struct spawn *s)
+{
+	int high[3];
+	for (int i = 0; i < 3; i++)
+		if ((high[i] = fcntl(s->fds[i], F_DUPFD_CLOEXEC, 10)) < 0)
+			return fail(s, "standard streams");
+	for (int i = 0; i < 3; i++)
+		if (dup2(high[i], i) < 0)
+			return fail(s, "standard streams");
+	if (syscall(SYS_close_range, 3, ~0U, 4 /* CLOSE_RANGE_CLOEXEC: our own stay until exec */))
+		return fail(s, "closing descriptors");
+	return 0;
+}
+
+static void run_script(struct spawn *s, const char *path)
+{
+	size_t n = 0;
+	while (s->argv[n])
+		n++;
+	const char *argv[1024];
+	if (n + 2 > countof(argv))
+		return;
+	argv[0] = "sh";
+	argv[1] = path;
+	for (size_t i = 1; i <= n; i++)
+		argv[i + 1] = s->argv[i];
+	execve("/bin/sh", (char *const *)argv, s->env);
+}
+
+static int run_file(struct spawn *s, const char *path)
+{
+	execve(path, s->argv, s->env);
+	if (errno == ENOEXEC)
+		run_script(s, path);
+	return fail(s, "execute");
+}
+
+// Candidates are looked at before they are executed, so that the record of executed programs has no misses.
+static int run_from_path(struct spawn *s)
+{
+	char path[4096];
+	size_t len = strlen(s->argv[0]);
+	int seen = ENOENT;
+	for (const char *p = s->path_var; p && *p; p += strcspn(p, ":"), p += *p == ':') {
+		size_t n = strcspn(p, ":");
+		if (!n || n + len + 2 > sizeof path)
+			continue;
+		memcpy(path, p, n);
+		path[n] = '/';
+		memcpy(path + n + 1, s->argv[0], len + 1);
+		struct stat st;
+		if (stat(path, &st) || S_ISDIR(st.st_mode))
+			continue;
+		if (access(path, X_OK)) {
+			seen = EACCES;
+			continue;
+		}
+		return run_file(s, path);
+	}
+	errno = seen;
+	return fail(s, "execute");
+}
+
+static int become_user(struct spawn *s)
+{
+	if (!s->switch_user)
+		return 0;
+	// raw calls: the C library's would try to signal threads that this borrowed memory does not have
+	if (syscall(SYS_setgroups, 0, NULL) || syscall(SYS_setresgid, s->gid, s->gid, s->gid) ||
+	    syscall(SYS_setresuid, s->uid, s->uid, s->uid))
+		return fail(s, "become the user");
+	return 0;
+}
+
+static int child(void *arg)
+{
+	struct spawn *s = arg;
+	if (s->terminal >= 0) {
+		sigset_t ttou;
+		sigemptyset(&ttou);
+		sigaddset(&ttou, SIGTTOU);
+		sigprocmask(SIG_BLOCK, &ttou, NULL);
+		if (setpgid(0, 0) || tcsetpgrp(s->terminal, getpid()))
+			return fail(s, "terminal");
+	} else if (setsid() < 0) {
+		return fail(s, "new session");
+	}
+	if (place_fds(s) || become_user(s) || enter_cwd(s))
+		return 1;
+	umask((mode_t)s->umask_bits);
+	default_signals();
+	return strchr(s->argv[0], '/') ? run_file(s, s->argv[0]) : run_from_path(s);
+}
+
+static int entry(void *arg)
+{
+	_exit(child(arg));
+}
+
+pid_t spawn_process(struct spawn *s)
+{
+	static char stack[STACK] __attribute__((aligned(16)));
+	sigset_t all, before;
+	s->error = 0;
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, &before);
+	pid_t pid = clone(entry, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, s);
+	if (pid < 0)
+		fail(s, "new process");
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	if (pid > 0 && s->error) {
+		int keep = s->error;
+		while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+			;
+		s->error = keep;
+		return -1;
+	}
+	return pid;
+}

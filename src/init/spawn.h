@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// One process from one description. The child shares init's memory until it executes (as vfork does), so a
+// failure is simply a value in this struct and no pipe is needed.
+#pragma once
+#include "base/err.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct spawn {
+	char *const *argv, *const *env;
+	const char *cwd;
+	const char *path_var; // PATH of env, for argv[0] without a slash
+	int fds[3];
+	uint32_t uid, gid;
+	bool switch_user;
+	uint32_t umask_bits;
+	int terminal; // -1, or the slave: own process group in the foreground of this terminal
+	// out
+	int error;		// errno of the failing step
+	const char *failed; // its name
+};
+
+pid_t spawn_process(struct spawn *s); // -1 and error/failed set on failure; 127/126 are the caller's to tell

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "init/tree.h"
+
+#include "base/buf.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#define PROCS_MAX 65536
+#define KILL_ROUNDS 64
+
+struct proc {
+	pid_t pid, parent, session;
+	char state;
+	bool member;
+};
+
+struct procs {
+	struct proc *list;
+	size_t n;
+};
+
+static bool read_stat(pid_t pid, struct proc *out)
+{
+	char path[48];
+	struct err e;
+	auto_buf struct buf b = BUF_INIT(4096);
+	if (fmt_to(path, sizeof path, "/proc/%d/stat", (int)pid) || fs_read(AT_FDCWD, path, &b, &e))
+		return false;
+	const char *p = strrchr(buf_cstr(&b), ')');
+	if (!p)
+		return false;
+	struct str rest = str_of(p + 2), part;
+	uint64_t v[4] = {0};
+	for (int i = 0; i < 4 && str_next(&rest, ' ', &part); i++)
+		if (i == 0)
+			out->state = part.n ? *part.p : '?';
+		else if (str_to_u64(part, 0, INT32_MAX, &v[i]))
+			v[i] = 0;
+	*out = (struct proc){pid, (pid_t)v[1], (pid_t)v[3], out->state, false};
+	return true;
+}
+
+static void list_procs(struct procs *ps)
+{
+	DIR *d = opendir("/proc");
+	struct dirent *ent;
+	while (d && (ent = readdir(d)) && ps->n < PROCS_MAX) {
+		uint64_t pid;
+		if (str_to_u64(str_of(ent->d_name), 2, INT32_MAX, &pid))
+			continue;
+		if (!(ps->n & (ps->n - 1)))
+			ps->list = xrealloc(ps->list, (ps->n ? ps->n * 2 : 1) * sizeof *ps->list);
+		if (read_stat((pid_t)pid, &ps->list[ps->n]))
+			ps->n++;
+	}
+	if (d)
+		closedir(d);
+}
+
+static bool carries_mark(pid_t pid, const char *exec_id)
+{
+	char path[48];
+	struct err e;
+	auto_buf struct buf b = BUF_INIT(256 << 10);
+	auto_free char *mark = xasprintf("SKEP_EXEC=%s", exec_id);
+	if (fmt_to(path, sizeof path, "/proc/%d/environ", (int)pid))
+		return false;
+	if (fs_read(AT_FDCWD, path, &b, &e) && !b.n)
+		return false;
+	for (size_t at = 0; at < b.n; at += strlen(b.p + at) + 1)
+		if (!strcmp(b.p + at, mark))
+			return true;
+	return false;
+}
+
+static void mark_members(struct procs *ps, pid_t leader, const char *exec_id)
+{
+	for (size_t i = 0; i < ps->n; i++) {
+		struct proc *p = &ps->list[i];
+		p->member = p->pid == leader || p->session == leader || carries_mark(p->pid, exec_id);
+	}
+	for (bool more = true; more;) {
+		more = false;
+		for (size_t i = 0; i < ps->n; i++)
+			for (size_t k = 0; !ps->list[i].member && k < ps->n; k++)
+				if (ps->list[k].member && ps->list[k].pid == ps->list[i].parent)
+					ps->list[i].member = more = true;
+	}
+}
+
+static size_t signal_once(pid_t leader, const char *exec_id, int sig)
+{
+	struct procs ps = {0};
+	size_t hit = 0;
+	list_procs(&ps);
+	mark_members(&ps, leader, exec_id);
+	for (size_t i = 0; i < ps.n; i++)
+		if (ps.list[i].member && ps.list[i].state != 'Z' && !kill(ps.list[i].pid, sig))
+			hit++;
+	free(ps.list);
+	return hit;
+}
+
+void tree_signal(pid_t leader, const char *exec_id, int sig)
+{
+	// A tree that forks while it is being killed is stopped first, then killed, until a look finds nobody.
+	for (int i = 0; i < (sig == SIGKILL ? KILL_ROUNDS : 1); i++)
+		if (!signal_once(leader, exec_id, sig))
+			break;
+}
+
+size_t tree_count(void)
+{
+	struct procs ps = {0};
+	size_t live = 0;
+	list_procs(&ps);
+	for (size_t i = 0; i < ps.n; i++)
+		live += ps.list[i].state != 'Z';
+	free(ps.list);
+	return live;
+}
+
+static pid_t *stopped_before;
+static size_t n_stopped_before;
+
+void tree_stop_all(void)
+{
+	struct procs ps = {0};
+	list_procs(&ps);
+	free(stopped_before);
+	stopped_before = xcalloc(ps.n, sizeof *stopped_before);
+	n_stopped_before = 0;
+	for (size_t i = 0; i < ps.n; i++)
+		if (ps.list[i].state == 'T')
+			stopped_before[n_stopped_before++] = ps.list[i].pid;
+	free(ps.list);
+	kill(-1, SIGSTOP);
+}
+
+void tree_continue_all(void)
+{
+	struct procs ps = {0};
+	list_procs(&ps);
+	for (size_t i = 0; i < ps.n; i++) {
+		bool before = false;
+		for (size_t k = 0; k < n_stopped_before; k++)
+			before |= stopped_before[k] == ps.list[i].pid;
+		if (!before)
+			kill(ps.list[i].pid, SIGCONT);
+	}
+	free(ps.list);
+	n_stopped_before = 0;
+}
+
+static uint64_t resident(pid_t pid)
+{
+	char path[48];
+	struct err e;
+	auto_buf struct buf b = BUF_INIT(256);
+	uint64_t pages = 0;
+	if (fmt_to(path, sizeof path, "/proc/%d/statm", (int)pid) || fs_read(AT_FDCWD, path, &b, &e))
+		return 0;
+	struct str rest = str_of(buf_cstr(&b)), total, rss, shared;
+	uint64_t sh;
+	if (!str_next(&rest, ' ', &total) || !str_next(&rest, ' ', &rss) || !str_next(&rest, ' ', &shared) ||
+	    str_to_u64(rss, 0, UINT64_MAX, &pages) || str_to_u64(shared, 0, UINT64_MAX, &sh))
+		return 0;
+	return (pages > sh ? pages - sh : 0) * 4096; // shared pages once: below, as tmpfs, or the host's own files
+}
+
+static uint64_t tmpfs_used(const char *path)
+{
+	struct statvfs st;
+	return statvfs(path, &st) ? 0 : (st.f_blocks - st.f_bfree) * st.f_frsize;
+}
+
+uint64_t tree_memory(uint64_t limit, pid_t *out_killed)
+{
+	struct procs ps = {0};
+	uint64_t sum = tmpfs_used("/tmp") + tmpfs_used("/run") + tmpfs_used("/dev/shm"), most = 0;
+	pid_t largest = 0;
+	list_procs(&ps);
+	for (size_t i = 0; i < ps.n; i++) {
+		uint64_t r = resident(ps.list[i].pid);
+		sum += r;
+		if (r > most) {
+			most = r;
+			largest = ps.list[i].pid;
+		}
+	}
+	free(ps.list);
+	*out_killed = limit && sum > limit && largest && !kill(largest, SIGKILL) ? largest : 0;
+	return sum;
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which processes belong to an exec: its leader, its session, all descendants, and orphans that still carry
+// SKEP_EXEC in their environment. (A process can hide from this by clearing its environment and leaving the
+// session; it is still in the cell and ends with it.)
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+void tree_signal(pid_t leader, const char *exec_id, int sig); // SIGKILL: until none is left
+size_t tree_count(void);					     // processes beside pid 1
+// Memory of all processes and of the private tmpfs mounts, in bytes; past limit (0 = none) the largest process is
+// killed, as the kernel would do for a cgroup.
+uint64_t tree_memory(uint64_t limit, pid_t *out_killed);
+void tree_stop_all(void);   // SIGSTOP to all; remembers who was stopped before
+void tree_continue_all(void);
