@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/fault.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "cell/cell_int.h"
+#include "isolate/contain.h"
+#include "model/msg.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+// --- building ---
+
+// As root the sources lie where the cell's ids may not go, and their owners have to be mapped: opened out here.
+static int send_sources(struct cell *c, struct err *e)
+{
+	struct sources src;
+	struct stat st = {0};
+	uint32_t uid, gid;
+	if (fault(FAULT_CELL_SOURCES, e))
+		return -1;
+	if (!c->nursery->ids.root)
+		return 0;
+	if (c->spec.base && stat(c->spec.base, &st))
+		return err_sys(e, "%s", c->spec.base);
+	userns_inside_ids(&c->nursery->ids, c->profile, &uid, &gid);
+	auto_fd int own = -1; // the slot came with the map for directories of root
+	if (c->spec.base && (st.st_uid || st.st_gid)) {
+		own = userns_for_mount(c->first_id, st.st_uid, st.st_gid, uid, e);
+		if (own < 0)
+			return -1;
+	}
+	rootfs_sources(&c->nursery->rootfs, &c->spec, c->fresh, &src);
+	int rc = 0;
+	for (int i = 0; i < src.n && !rc; i++) {
+		auto_fd int tree = contain_open_source(&src.list[i], c->plain_ns, own >= 0 ? own : c->owner_ns, e);
+		rc = tree < 0 || !chan_send_fd(&c->init, M_MOUNT, 0, NULL, 0, tree) ? -1 : 0;
+	}
+	sources_done(&src);
+	return rc;
+}
+
+static int open_places(struct cell *c, struct err *e)
+{
+	c->sandbox_dir = fs_open(AT_FDCWD, c->spec.sandbox_dir, O_RDONLY | O_DIRECTORY, 0, e);
+	if (c->sandbox_dir < 0)
+		return -1;
+	if (fs_mkdirs(c->sandbox_dir, "out", 0700, e))
+		return -1;
+	c->out_dir = fs_open(c->sandbox_dir, "out", O_RDONLY | O_DIRECTORY, 0, e);
+	if (c->out_dir < 0)
+		return -1;
+	if (fault(FAULT_CELL_JOURNAL, e) || journal_open(&c->journal, c->sandbox_dir, e))
+		return err_wrap(e, "journal");
+	return control_listen(c, e);
+}
+
+static void describe(struct cell *c)
+{
+	const struct nursery *n = c->nursery;
+	c->iso.backend = xstrdup("native");
+	c->iso.userns = xstrdup(n->ids.root ? "own range" : n->ids.subids ? "caller+subuids" : "caller");
+	c->iso.limits = xstrdup(c->has_cgroup ? cgroup_describe(&n->cgroups) : "supervised");
+	c->iso.disk = xstrdup("supervised");
+	c->iso.freeze = xstrdup(c->has_cgroup && cgroup_can_freeze(&n->cgroups) ? "cgroup" : "signals");
+	c->iso.network = xstrdup("closed");
+	c->iso.cgroup = xstrdup(c->has_cgroup ? c->cgroup.name : "");
+}
+
+static bool is_supervised(const struct cell *c)
+{
+	return !c->has_cgroup || !strcmp(cgroup_describe(&c->nursery->cgroups), "supervised");
+}
+
+// The layer that waited with the slot becomes the sandbox's.
+static int take_over_layer(struct cell *c, struct err *e)
+{
+	if (!c->fresh_layer)
+		return 0;
+	if (syscall(SYS_renameat2, AT_FDCWD, c->fresh_layer, AT_FDCWD, c->spec.layer, 1 /* RENAME_NOREPLACE */))
+		return err_sys(e, "new layer %s", c->spec.layer);
+	c->fresh = true;
+	c->fresh_layer = NULL;
+	return 0;
+}
+
+int cell_build(struct cell *c, struct frame *f, struct err *e)
+{
+	if (c->stage != CELL_WAITING)
+		return err_set(e, ERR_CONFLICT, "this cell has its spec");
+	if (cell_spec_read(f->p, f->n, &c->spec, e))
+		return -1;
+	c->stage = CELL_BUILDING;
+	c->spec_request = f->id;
+	c->remove_layer = false;
+	if (c->spec.profile != c->profile)
+		return err_set(e, ERR_BUG, "a %s slot was given a %s spec", profile_name(c->profile), profile_name(c->spec.profile));
+	if (c->spec.strict && is_supervised(c))
+		return err_set(e, ERR_DENIED, "min_isolation strict needs cgroup limits, and this host gives none (see: skep doctor)");
+	if (c->has_cgroup && cgroup_set_limits(&c->cgroup, &c->spec.limits, e))
+		return -1;
+	if (take_over_layer(c, e))
+		return -1;
+	if (!chan_send(&c->init, M_BUILD, is_supervised(c), 0, f->p, f->n) || send_sources(c, e))
+		return e->kind ? -1 : err_set(e, ERR_SYSTEM, "the cell died while it was built");
+	chan_send(&c->init, M_OK, 0, 0, NULL, 0);
+	// While the cell builds itself: what it will report to.
+	return open_places(c, e);
+}
+
+static void build_failed(struct cell *c, const struct err *e)
+{
+	if (c->control)
+		control_send_err(&c->control->chan, c->spec_request, e);
+	if (c->spec.sandbox[0] && c->listen.fd >= 0) {
+		auto_free char *name = xasprintf("%s.sock", c->spec.sandbox);
+		unlinkat(c->nursery->cells_dir, name, 0);
+	}
+	kill(c->init_pid, SIGKILL);
+	while (waitpid(c->init_pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	struct err ignored;
+	if (c->has_cgroup && cgroup_close_remove(&c->cgroup, &ignored))
+		log_line(LOG_WARN, "%s", ignored.msg); // the next nursery sweeps it
+	journal_close(&c->journal);
+	if (c->fresh_layer && fs_remove_tree(AT_FDCWD, c->fresh_layer, &ignored))
+		log_line(LOG_WARN, "%s", ignored.msg); // gc finds it
+	_exit(1);
+}
+
+static void on_ready(struct cell *c, struct frame *f)
+{
+	struct wire w = {.p = f->p, .n = f->n};
+	struct isolation in;
+	struct err e = {0};
+	if (isolation_read(&w, &in) || f->fd < 0 || fault(FAULT_CELL_READY, &e)) {
+		if (!e.kind)
+			err_set(&e, ERR_BUG, "malformed message from the cell");
+		build_failed(c, &e);
+	}
+	isolation_done(&c->iso);
+	c->iso = in;
+	describe(c);
+	c->notify.fn = record_proc;
+	if (loop_add(&c->loop, &c->notify, take_fd(&f->fd), LOOP_IN, &e))
+		build_failed(c, &e);
+	c->stage = CELL_UP;
+	record_cell_up(c);
+	if (fault(FAULT_CELL_UP, &e))
+		build_failed(c, &e);
+	watchdog_start(c);
+	if (c->spec.has_exec) {
+		struct exec_spec first = c->spec.exec;
+		c->spec.exec = (struct exec_spec){0};
+		sx_start(c, &first, c->spec.ticket, 0);
+	}
+	control_send_up(c, c->spec_request);
+}
+
+// --- frames of init ---
+
+static void on_init_error(struct cell *c, struct frame *f)
+{
+	struct wire w = {.p = f->p, .n = f->n};
+	struct err e = {.kind = wire_get_u32(&w), .sys = (int)wire_get_u32(&w)};
+	auto_free char *msg = wire_get_str(&w);
+	if (fmt_to(e.msg, sizeof e.msg, "%s", msg ? msg : "unknown failure"))
+		e.msg[sizeof e.msg - 1] = 0;
+	struct sx *x = f->id ? sx_by_number(c, f->id) : NULL;
+	if (x)
+		sx_failed(x, &e);
+	else if (c->stage == CELL_WAITING || c->stage == CELL_BUILDING)
+		build_failed(c, &e);
+}
+
+static void on_changes(struct cell *c, struct frame *f)
+{
+	struct wire w = {.p = f->p, .n = f->n};
+	c->pending = wire_get_u32(&w);
+	strv_free(c->changed);
+	c->changed = wire_get_strv(&w);
+	c->walk_done = !w.bad;
+}
+
+void cell_on_init_frame(struct chan *ch, struct frame *f)
+{
+	struct cell *c = container_of(ch, struct cell, init);
+	struct wire w = {.p = f->p, .n = f->n};
+	struct sx *x = f->id ? sx_by_number(c, f->id) : NULL;
+	switch ((enum msg_type)f->type) {
+	case M_READY:
+		on_ready(c, f);
+		break;
+	case M_ERR:
+		on_init_error(c, f);
+		break;
+	case M_CHANGES:
+		on_changes(c, f);
+		break;
+	case M_USAGE: {
+		uint64_t used = wire_get_u64(&w);
+		watchdog_usage(c, used, wire_get_u32(&w));
+		break;
+	}
+	case M_BEGUN:
+		if (x)
+			sx_begun(x, wire_get_u32(&w));
+		break;
+	case M_DATA:
+		if (x)
+			sx_output(x, f->stream, f->p, f->n);
+		break;
+	case M_EOF:
+		if (x && f->stream >= 1 && f->stream <= 2)
+			x->out[f->stream - 1].eof = true;
+		break;
+	case M_CREDIT:
+		if (x) {
+			x->in_credit = wire_get_u64(&w);
+			client_pump_exec(x);
+		}
+		break;
+	case M_SUSPENDED:
+		for (struct client *cl = x ? c->clients : NULL; cl; cl = cl->next)
+			if (cl->exec == x)
+				chan_send(&cl->chan, M_SUSPENDED, 0, 0, NULL, 0);
+		break;
+	case M_EXIT:
+		if (x)
+			sx_ended(x, wire_get_u32(&w));
+		break;
+	default: // M_OK of a freeze: nothing waits for it
+		break;
+	}
+}
+
+void cell_on_init_close(struct chan *ch)
+{
+	struct cell *c = container_of(ch, struct cell, init);
+	kill(c->init_pid, SIGKILL); // its end is seen by the pidfd
+}
+
+// --- ending ---
+
+static void on_ending_late(struct timer *t)
+{
+	struct cell *c = container_of(t, struct cell, ending);
+	struct err e;
+	if (c->has_cgroup && cgroup_kill(&c->cgroup, &e))
+		log_line(LOG_WARN, "%s: %s", c->spec.sandbox, e.msg);
+	kill(c->init_pid, SIGKILL);
+}
+
+void cell_end(struct cell *c, const char *reason, uint32_t grace_ms, bool walk)
+{
+	struct err e;
+	if (c->stage != CELL_UP)
+		return;
+	c->stage = CELL_ENDING;
+	c->gone_reason = xstrdup(reason);
+	if (fault(FAULT_CELL_STOP, &e))
+		log_line(LOG_WARN, "%s", e.msg);
+	if (c->paused && c->has_cgroup && cgroup_can_freeze(&c->nursery->cgroups) && cgroup_freeze(&c->cgroup, false, &e))
+		log_line(LOG_WARN, "%s: %s", c->spec.sandbox, e.msg);
+	auto_buf struct buf b = BUF_INIT(16);
+	wire_u32(&b, grace_ms);
+	wire_u8(&b, walk);
+	chan_send_buf(&c->init, M_END, 0, &b);
+	c->ending.fn = on_ending_late; // init itself may be stuck in the kernel; nothing may outlive the promise of 5 s
+	timer_set(&c->loop, &c->ending, grace_ms + 2500);
+}
+
+// Out of the way in one step; emptying it takes the file system a hundred times longer, and is done by the nursery at
+// skepd's request (or by gc, should nobody ask).
+static void remove_layer(struct cell *c)
+{
+	struct err e;
+	const char *slash = strrchr(c->spec.layer, '/');
+	auto_free char *gone = xasprintf("%.*s/.gone-%s", (int)(slash - c->spec.layer), c->spec.layer, slash + 1);
+	if (fault(FAULT_CELL_REMOVE, &e) || (rename(c->spec.layer, gone) && err_sys(&e, "remove %s", c->spec.layer))) {
+		log_line(LOG_WARN, "%s: %s", c->spec.sandbox, e.msg);
+		c->remove_layer = false;
+	}
+}
+
+static void tell_skepd(struct cell *c)
+{
+	auto_buf struct buf b = BUF_INIT(4096);
+	if (!c->control)
+		return;
+	wire_str(&b, c->gone_reason);
+	wire_u32(&b, c->walk_done ? c->pending : UINT32_MAX);
+	wire_u8(&b, c->remove_layer);
+	wire_u64(&b, c->journal.seq);
+	wire_str(&b, c->journal.head);
+	chan_send_buf(&c->control->chan, M_GONE, 0, &b);
+}
+
+static void exit_late(struct timer *t)
+{
+	(void)t;
+	_exit(0);
+}
+
+void cell_maybe_exit(struct cell *c)
+{
+	if (c->stage == CELL_GONE && !client_waiting(c))
+		_exit(0);
+}
+
+static void cell_gone(struct cell *c)
+{
+	struct err e;
+	if (!c->gone_reason)
+		c->gone_reason = xstrdup("died: pid 1 of the cell was killed");
+	c->stage = CELL_GONE;
+	loop_del(&c->loop, &c->notify);
+	for (struct sx *x = c->execs; x; x = x->next)
+		if (!x->ended) {
+			x->result.reason = x->result.reason ? x->result.reason : xstrdup("its cell ended");
+			sx_ended(x, SIGKILL);
+		}
+	if (c->has_cgroup && cgroup_close_remove(&c->cgroup, &e))
+		log_line(LOG_WARN, "%s: %s", c->spec.sandbox, e.msg);
+	if (c->spec.remove_if_clean && c->walk_done && !c->pending)
+		c->remove_layer = true;
+	if (c->remove_layer)
+		remove_layer(c);
+	record_cell_gone(c);
+	auto_free char *name = xasprintf("%s.sock", c->spec.sandbox);
+	unlinkat(c->nursery->cells_dir, name, 0);
+	journal_close(&c->journal); // before the word is out: skepd writes next
+	if (fault(FAULT_CELL_GONE, &e))
+		log_line(LOG_WARN, "%s", e.msg);
+	tell_skepd(c);
+	// What is still owed to an attached client is given to it, for a while; then we are gone.
+	for (struct client *cl = c->clients; cl; cl = cl->next)
+		client_pump(cl);
+	c->ending.fn = exit_late;
+	timer_set(&c->loop, &c->ending, 10000);
+	cell_maybe_exit(c);
+}
+
+void cell_on_init_exit(struct watch *w, uint32_t events)
+{
+	struct cell *c = container_of(w, struct cell, init_end);
+	struct frame f;
+	struct err e;
+	(void)events;
+	loop_del(&c->loop, w);
+	timer_clear(&c->loop, &c->ending);
+	// Its last words (output, exits, the walk) are in the socket still: read to the end.
+	while (chan_is_open(&c->init) && fcntl(c->init.fd, F_SETFL, O_NONBLOCK) == 0 && !chan_recv(&c->init, &f, &e)) {
+		cell_on_init_frame(&c->init, &f);
+		close_fd(&f.fd);
+	}
+	while (waitpid(c->init_pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	if (c->stage == CELL_WAITING || c->stage == CELL_BUILDING) {
+		err_set(&e, ERR_SYSTEM, "the cell died while it was built");
+		build_failed(c, &e);
+	}
+	if (c->stage != CELL_GONE)
+		cell_gone(c);
+}
+
+int cell_pause(struct cell *c, bool on, struct err *e)
+{
+	if (c->stage != CELL_UP)
+		return err_set(e, ERR_CONFLICT, "the cell is ending");
+	if (c->paused == on)
+		return 0;
+	if (c->has_cgroup && cgroup_can_freeze(&c->nursery->cgroups)) {
+		if (cgroup_freeze(&c->cgroup, on, e))
+			return -1;
+	} else {
+		uint8_t v = on;
+		chan_send(&c->init, M_FREEZE, 0, 0, &v, 1);
+	}
+	c->paused = on;
+	return 0;
+}

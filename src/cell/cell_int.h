@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// The supervisor of one cell: what its files share. One process, one cell, one loop.
+//
+//   slot.c      from fork to spec: makes the contained process, waits
+//   cell.c      life: spec -> up -> ending -> gone, and the channel to init
+//   control.c   the channel to skepd and the cell's socket
+//   execs.c     execs and their captured output        client.c   attached clients
+//   record.c    what goes to the journal                watchdog.c time and resource limits
+#pragma once
+#include "base/chan.h"
+#include "base/ring.h"
+#include "cell/nursery.h"
+#include "journal/journal.h"
+#include "model/spec.h"
+
+enum cell_stage { CELL_WAITING, CELL_BUILDING, CELL_UP, CELL_ENDING, CELL_GONE };
+
+struct cast; // terminal recording
+
+struct output {
+	struct ring ring; // fd -1 until the first byte
+	bool lost;	  // could not be written: only attached clients see it
+	bool eof;
+	uint64_t total, credit;
+};
+
+struct sx { // an exec, as the supervisor sees it
+	struct sx *next;
+	struct cell *cell;
+	uint32_t number; // on the channel to init
+	struct exec_spec spec;
+	struct exec_result result;
+	char ticket[KEY_SIZE];	   // "" = none open
+	uint64_t ticket_until_ms;
+	uint32_t pid, request;	   // request: K's id to answer when it has begun; 0 = none
+	bool begun, ended, wants_reader;
+	uint64_t in_received, in_credit;
+	struct output out[2];
+	struct cast *cast;
+	struct timer timeout;
+	bool killed_for_time;
+};
+
+struct client {
+	struct client *next;
+	struct cell *cell;
+	struct chan chan;
+	bool greeted, control, exit_sent, done_sent;
+	struct sx *exec;
+	uint64_t off[2];
+};
+
+struct cell {
+	struct loop loop;
+	const struct nursery *nursery;
+	enum profile profile;
+	enum cell_stage stage;
+	struct cell_spec spec;
+	struct isolation iso;
+	pid_t init_pid;
+	uint32_t first_id; // of the id range, as root
+	int range_lock;
+	int plain_ns, owner_ns; // as root: maps for mounts; owner_ns for directories that belong to root
+	const char *fresh_layer; // made with the slot, not used by anybody yet
+	bool fresh;		 // it became the sandbox's
+	struct chan init;
+	struct watch init_end, listen, notify;
+	int init_pidfd;
+	struct client *control; // skepd, when it is there
+	struct client *clients;
+	struct sx *execs; // newest first
+	uint32_t n_execs, last_number;
+	struct journal journal;
+	int sandbox_dir, out_dir;
+	struct cgroup cgroup;
+	bool has_cgroup, paused, remove_layer, walk_done;
+	uint32_t pending;
+	char **changed;
+	char *gone_reason;
+	uint32_t spec_request;
+	// watchdog
+	struct timer ttl, idle, sample, ending;
+	struct watch oom;
+	uint64_t oom_seen, pids_seen, disk_floor, walk_free, walk_free_files;
+	bool walking;
+	struct watch walk;
+	// record: events of the workload, by token bucket
+	uint64_t bucket_ms, bucket, dropped;
+};
+
+// slot.c
+// layer: path of the layer to be made for whoever gets the slot, or NULL
+_Noreturn void slot_main(const struct nursery *n, int control, enum profile profile, const char *layer);
+
+// cell.c
+int cell_build(struct cell *c, struct frame *spec, struct err *e) MUST_USE; // M_SPEC
+void cell_on_init_frame(struct chan *ch, struct frame *f);
+void cell_on_init_close(struct chan *ch);
+void cell_end(struct cell *c, const char *reason, uint32_t grace_ms, bool walk);
+void cell_on_init_exit(struct watch *w, uint32_t events);
+void cell_maybe_exit(struct cell *c); // when gone and nobody is owed anything
+int cell_pause(struct cell *c, bool on, struct err *e) MUST_USE;
+
+// control.c
+int control_listen(struct cell *c, struct err *e) MUST_USE;
+void control_frame(struct client *cl, struct frame *f);
+void control_send_up(struct cell *c, uint32_t id);
+void control_send_err(struct chan *ch, uint32_t id, const struct err *e);
+void control_send_exited(struct cell *c, const struct sx *x);
+void control_replay(struct cell *c);
+
+// execs.c
+struct sx *sx_start(struct cell *c, struct exec_spec *s, const char *ticket, uint32_t request); // takes s
+struct sx *sx_find(struct cell *c, const char *id);
+struct sx *sx_by_number(struct cell *c, uint32_t number);
+struct sx *sx_by_ticket(struct cell *c, const char *ticket);
+void sx_set_ticket(struct sx *x, const char *ticket);
+void sx_begun(struct sx *x, uint32_t pid);
+void sx_failed(struct sx *x, const struct err *e);
+void sx_output(struct sx *x, uint8_t stream, const void *p, size_t n);
+void sx_ended(struct sx *x, uint32_t wait_status);
+void sx_kill(struct sx *x, int sig, const char *reason);
+void sx_grant(struct sx *x); // more output, as far as the slowest reader allows
+void sx_free_all(struct cell *c);
+uint32_t sx_running(const struct cell *c);
+
+// client.c
+void client_accept(struct watch *w, uint32_t events);
+struct client *client_new(struct cell *c, int fd, struct err *e);
+void client_pump(struct client *cl);
+void client_pump_exec(struct sx *x);
+bool client_waiting(const struct cell *c); // something is still queued for somebody
+void client_tell(struct cell *c, uint8_t type, const struct buf *b); // every attached client
+bool client_attached(const struct sx *x);
+uint64_t client_slowest(const struct sx *x, int stream); // UINT64_MAX when nobody reads
+
+// record.c
+void record(struct cell *c, const char *type, const char *by, struct buf *body, bool durable);
+void record_proc(struct watch *w, uint32_t events); // the seccomp listener
+void record_cell_up(struct cell *c);
+void record_cell_gone(struct cell *c);
+void record_exec_start(struct sx *x);
+void record_exec_exit(struct sx *x);
+void record_limit(struct cell *c, const char *limit, const char *message, const struct sx *x);
+
+// watchdog.c
+void watchdog_start(struct cell *c);
+void watchdog_activity(struct cell *c); // something began, ended or moved
+void watchdog_exec(struct sx *x);	 // arms its timeout
+void watchdog_usage(struct cell *c, uint64_t used, uint32_t killed);
+void watchdog_check_cgroup(struct cell *c);
+void watchdog_hit(struct cell *c, const char *limit, const char *message);
+
+// cast.c: asciicast v2
+struct cast *cast_open(int dir, const char *exec_id, uint32_t cols, uint32_t rows, struct err *e);
+void cast_output(struct cast *k, const char *p, size_t n);
+void cast_resize(struct cast *k, uint32_t cols, uint32_t rows);
+void cast_close(struct cast *k);

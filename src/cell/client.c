@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who is connected to the cell's socket: skepd (control) and clients attached to an exec by a ticket.
+#include "base/log.h"
+#include "base/mem.h"
+#include "cell/cell_int.h"
+#include "model/msg.h"
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define QUEUE_HIGH (512u << 10)
+#define CHUNK (64u << 10)
+
+bool client_attached(const struct sx *x)
+{
+	for (const struct client *cl = x->cell->clients; cl; cl = cl->next)
+		if (cl->exec == x)
+			return true;
+	return false;
+}
+
+uint64_t client_slowest(const struct sx *x, int stream)
+{
+	uint64_t slow = UINT64_MAX;
+	for (const struct client *cl = x->cell->clients; cl; cl = cl->next)
+		if (cl->exec == x && cl->off[stream] < slow)
+			slow = cl->off[stream];
+	return slow;
+}
+
+bool client_waiting(const struct cell *c)
+{
+	for (const struct client *cl = c->clients; cl; cl = cl->next)
+		if (chan_is_open(&cl->chan) && (chan_queued(&cl->chan) || (cl->exec && !cl->done_sent)))
+			return true;
+	return false;
+}
+
+void client_tell(struct cell *c, uint8_t type, const struct buf *b)
+{
+	for (struct client *cl = c->clients; cl; cl = cl->next)
+		if (cl->exec)
+			chan_send_buf(&cl->chan, type, 0, b);
+}
+
+static void free_client(void *obj)
+{
+	struct client *cl = obj;
+	chan_close(&cl->chan);
+	free(cl);
+}
+
+static void drop(struct client *cl)
+{
+	struct cell *c = cl->cell;
+	struct sx *x = cl->exec;
+	for (struct client **p = &c->clients; *p; p = &(*p)->next)
+		if (*p == cl) {
+			*p = cl->next;
+			break;
+		}
+	if (c->control == cl)
+		c->control = NULL;
+	loop_bury(&c->loop, cl, free_client);
+	if (c->stage == CELL_WAITING || c->stage == CELL_BUILDING) {
+		kill(c->init_pid, SIGKILL); // nobody will ever ask for this slot
+		return;
+	}
+	if (x)
+		sx_grant(x); // perhaps it was the one everybody waited for
+	watchdog_activity(c);
+	cell_maybe_exit(c);
+}
+
+static void on_close(struct chan *ch)
+{
+	drop(container_of(ch, struct client, chan));
+}
+
+// --- to the client ---
+
+static void send_gap(struct client *cl, int i, uint64_t to)
+{
+	auto_buf struct buf b = BUF_INIT(32);
+	wire_u64(&b, cl->off[i]);
+	wire_u64(&b, to);
+	chan_send(&cl->chan, M_GAP, (uint8_t)(i + 1), 0, b.p, b.n);
+	cl->off[i] = to;
+}
+
+static void pump_stream(struct client *cl, int i)
+{
+	static char frame[8 + CHUNK];
+	struct output *o = &cl->exec->out[i];
+	if (cl->off[i] > o->total)
+		cl->off[i] = o->total;
+	while (cl->off[i] < o->total && chan_queued(&cl->chan) < QUEUE_HIGH) {
+		uint64_t first = o->lost ? o->total : ring_first(&o->ring), at = cl->off[i];
+		if (at < first) {
+			send_gap(cl, i, first);
+			continue;
+		}
+		long n = o->ring.fd < 0 ? -1 : ring_read(&o->ring, at, frame + 8, CHUNK);
+		if (n <= 0) {
+			send_gap(cl, i, o->total);
+			break;
+		}
+		for (int k = 0; k < 8; k++)
+			frame[k] = (char)(at >> (8 * k));
+		chan_send(&cl->chan, M_DATA, (uint8_t)(i + 1), 0, frame, (size_t)n + 8);
+		cl->off[i] += (uint64_t)n;
+	}
+}
+
+static void pump_end(struct client *cl)
+{
+	struct sx *x = cl->exec;
+	struct cell *c = cl->cell;
+	if (!x->ended || cl->off[0] < x->out[0].total || cl->off[1] < x->out[1].total)
+		return;
+	if (!cl->exit_sent) {
+		auto_buf struct buf b = BUF_INIT(8192);
+		exec_result_write(&b, &x->result);
+		chan_send_buf(&cl->chan, M_EXIT, 0, &b);
+		cl->exit_sent = true;
+	}
+	if (c->stage != CELL_GONE || cl->done_sent)
+		return;
+	auto_buf struct buf b = BUF_INIT(1 << 20);
+	uint8_t removed = c->remove_layer;
+	wire_u32(&b, c->pending);
+	wire_strv(&b, c->changed);
+	chan_send_buf(&cl->chan, M_CHANGES, 0, &b);
+	chan_send(&cl->chan, M_DONE, 0, 0, &removed, 1);
+	cl->done_sent = true;
+}
+
+static void send_credit(struct client *cl)
+{
+	auto_buf struct buf b = BUF_INIT(16);
+	wire_u64(&b, cl->exec->in_credit);
+	chan_send(&cl->chan, M_CREDIT, 0, 0, b.p, b.n);
+}
+
+void client_pump(struct client *cl)
+{
+	if (!cl->exec || !chan_is_open(&cl->chan))
+		return;
+	pump_stream(cl, 0);
+	pump_stream(cl, 1);
+	pump_end(cl);
+	sx_grant(cl->exec);
+}
+
+void client_pump_exec(struct sx *x)
+{
+	for (struct client *cl = x->cell->clients; cl; cl = cl->next)
+		if (cl->exec == x) {
+			send_credit(cl);
+			client_pump(cl);
+		}
+}
+
+static void on_drain(struct chan *ch)
+{
+	struct client *cl = container_of(ch, struct client, chan);
+	client_pump(cl);
+	cell_maybe_exit(cl->cell);
+}
+
+// --- from the client ---
+
+static void on_input(struct client *cl, struct frame *f)
+{
+	struct wire w = {.p = f->p, .n = f->n};
+	struct sx *x = cl->exec;
+	uint64_t at = wire_get_u64(&w);
+	if (w.bad || at > x->in_received || x->ended)
+		return;
+	size_t seen = x->in_received - at < w.n ? (size_t)(x->in_received - at) : w.n; // repeated after a reconnect
+	if (w.n == seen)
+		return;
+	x->in_received += w.n - seen;
+	chan_send(&x->cell->init, M_DATA, 0, x->number, w.p + seen, w.n - seen);
+}
+
+static void exec_frame(struct client *cl, struct frame *f)
+{
+	struct sx *x = cl->exec;
+	struct wire w = {.p = f->p, .n = f->n};
+	switch ((enum msg_type)f->type) {
+	case M_DATA:
+		on_input(cl, f);
+		break;
+	case M_EOF:
+		chan_send(&x->cell->init, M_EOF, 0, x->number, NULL, 0);
+		break;
+	case M_WINSIZE: {
+		uint32_t rows = wire_get_u32(&w), cols = wire_get_u32(&w);
+		chan_send(&x->cell->init, M_WINSIZE, 0, x->number, f->p, f->n);
+		if (x->cast)
+			cast_resize(x->cast, cols, rows);
+		break;
+	}
+	case M_SIGNAL:
+		chan_send(&x->cell->init, M_SIGNAL, 0, x->number, f->p, f->n);
+		break;
+	default:
+		break;
+	}
+	watchdog_activity(cl->cell);
+}
+
+static void refuse(struct client *cl, enum err_kind kind, const char *why)
+{
+	struct err e;
+	err_set(&e, kind, "%s", why);
+	control_send_err(&cl->chan, 0, &e);
+	shutdown(cl->chan.fd, SHUT_RD); // the answer goes out, then the peer's close ends it
+}
+
+static void greet(struct client *cl, struct frame *f)
+{
+	struct wire w = {.p = f->p, .n = f->n};
+	uint32_t version = wire_get_u32(&w);
+	uint8_t role = wire_get_u8(&w);
+	auto_free char *key = wire_get_str(&w);
+	uint64_t out = wire_get_u64(&w), err = wire_get_u64(&w);
+	struct cell *c = cl->cell;
+	if (f->type != M_HELLO || w.bad || !key) {
+		refuse(cl, ERR_INVALID, "a greeting was expected");
+		return;
+	}
+	if (version != 1) {
+		refuse(cl, ERR_UNSUPPORTED, "this cell speaks protocol version 1");
+		return;
+	}
+	if (role == ROLE_CONTROL) {
+		if (!key_equal(key, c->spec.key)) {
+			refuse(cl, ERR_DENIED, "wrong key");
+			return;
+		}
+		if (c->control)
+			shutdown(c->control->chan.fd, SHUT_RDWR); // an older daemon
+		cl->greeted = cl->control = true;
+		c->control = cl;
+		control_replay(c);
+		return;
+	}
+	struct sx *x = sx_by_ticket(c, key);
+	if (!x) {
+		refuse(cl, ERR_DENIED, "this ticket is not valid or was used before");
+		return;
+	}
+	cl->greeted = true;
+	cl->exec = x;
+	cl->off[0] = out;
+	cl->off[1] = err;
+	x->wants_reader = false;
+	send_credit(cl);
+	client_pump(cl);
+	watchdog_activity(c);
+}
+
+static void on_frame(struct chan *ch, struct frame *f)
+{
+	struct client *cl = container_of(ch, struct client, chan);
+	if (!cl->greeted)
+		greet(cl, f);
+	else if (cl->control)
+		control_frame(cl, f);
+	else
+		exec_frame(cl, f);
+}
+
+struct client *client_new(struct cell *c, int fd, struct err *e)
+{
+	struct client *cl = xcalloc(1, sizeof *cl);
+	cl->cell = c;
+	chan_init(&cl->chan, fd);
+	cl->chan.on_frame = on_frame;
+	cl->chan.on_close = on_close;
+	cl->chan.on_drain = on_drain;
+	if (chan_attach(&cl->chan, &c->loop, e)) {
+		free_client(cl);
+		return NULL;
+	}
+	cl->next = c->clients;
+	c->clients = cl;
+	return cl;
+}
+
+void client_accept(struct watch *w, uint32_t events)
+{
+	struct cell *c = container_of(w, struct cell, listen);
+	struct ucred cred;
+	socklen_t len = sizeof cred;
+	struct err e;
+	int n = 0;
+	(void)events;
+	auto_fd int fd = accept4(w->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd < 0)
+		return;
+	for (struct client *cl = c->clients; cl; cl = cl->next)
+		n++;
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) || cred.uid != geteuid() || n >= LIMIT_CLIENTS)
+		return;
+	if (!client_new(c, take_fd(&fd), &e))
+		log_line(LOG_WARN, "sandbox=%s %s", c->spec.sandbox, e.msg);
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// The channel to skepd. A cell lives on without it: what happens meanwhile is told to the next skepd that greets with
+// the cell's key.
+#include "base/fault.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/proc.h"
+#include "cell/cell_int.h"
+#include "model/msg.h"
+#include <signal.h>
+#include <unistd.h>
+
+int control_listen(struct cell *c, struct err *e)
+{
+	auto_free char *name = xasprintf("%s.sock", c->spec.sandbox);
+	if (fault(FAULT_CELL_SOCKET, e))
+		return -1;
+	int fd = fs_unix_listen(c->nursery->cells_dir, name, e);
+	if (fd < 0)
+		return -1;
+	c->listen.fn = client_accept;
+	return loop_add(&c->loop, &c->listen, fd, LOOP_IN, e);
+}
+
+void control_send_err(struct chan *ch, uint32_t id, const struct err *e)
+{
+	auto_buf struct buf b = BUF_INIT(4096);
+	wire_u32(&b, e->kind);
+	wire_u32(&b, (uint32_t)e->sys);
+	wire_str(&b, e->msg);
+	chan_send_buf(ch, M_ERR, id, &b);
+}
+
+void control_send_up(struct cell *c, uint32_t id)
+{
+	auto_buf struct buf b = BUF_INIT(8192);
+	if (!c->control)
+		return;
+	wire_u32(&b, (uint32_t)getpid());
+	wire_u64(&b, proc_start_time(getpid()));
+	wire_u8(&b, c->paused);
+	isolation_write(&b, &c->iso);
+	wire_u64(&b, c->journal.seq);
+	wire_str(&b, c->journal.head);
+	chan_send_buf(&c->control->chan, M_UP, id, &b);
+}
+
+void control_send_exited(struct cell *c, const struct sx *x)
+{
+	auto_buf struct buf b = BUF_INIT(8192);
+	if (!c->control || x->spec.kind != EXEC_COMMAND)
+		return;
+	wire_str(&b, x->spec.id);
+	exec_result_write(&b, &x->result);
+	chan_send_buf(&c->control->chan, M_EXITED, 0, &b);
+}
+
+void control_replay(struct cell *c)
+{
+	control_send_up(c, 0);
+	for (struct sx *x = c->execs; x; x = x->next) {
+		auto_buf struct buf b = BUF_INIT(256);
+		if (x->spec.kind != EXEC_COMMAND)
+			continue;
+		wire_str(&b, x->spec.id);
+		wire_u32(&b, x->pid);
+		chan_send_buf(&c->control->chan, M_STARTED, 0, &b);
+		if (x->ended)
+			control_send_exited(c, x);
+	}
+}
+
+static int do_exec(struct cell *c, struct frame *f, struct wire *w, struct err *e)
+{
+	struct exec_spec s;
+	if (c->stage != CELL_UP)
+		return err_set(e, ERR_CONFLICT, "the cell is ending");
+	if (exec_spec_read(w, &s, e))
+		return -1;
+	auto_free char *ticket = wire_get_str(w);
+	if (w->bad || sx_find(c, s.id)) {
+		exec_spec_done(&s);
+		return err_set(e, ERR_INVALID, "malformed or repeated exec request");
+	}
+	sx_start(c, &s, ticket, f->id); // answered when it has begun
+	return 1;
+}
+
+static int do_ticket(struct cell *c, struct wire *w, struct err *e)
+{
+	auto_free char *id = wire_get_str(w), *ticket = wire_get_str(w);
+	struct sx *x = id && ticket ? sx_find(c, id) : NULL;
+	if (!x)
+		return err_set(e, ERR_NOT_FOUND, "this cell does not know exec %s", id ? id : "?");
+	sx_set_ticket(x, ticket);
+	return 0;
+}
+
+static int do_kill(struct cell *c, struct wire *w, struct err *e)
+{
+	auto_free char *id = wire_get_str(w);
+	uint32_t sig = wire_get_u32(w);
+	struct sx *x = id ? sx_find(c, id) : NULL;
+	if (!x || w->bad || sig < 1 || sig > 64)
+		return err_set(e, ERR_NOT_FOUND, "this cell does not know exec %s", id ? id : "?");
+	if (c->paused && cell_pause(c, false, e))
+		return -1;
+	sx_kill(x, (int)sig, NULL);
+	return 0;
+}
+
+static int do_stop(struct cell *c, struct wire *w)
+{
+	uint32_t grace = wire_get_u32(w);
+	c->remove_layer = wire_get_u8(w);
+	cell_end(c, c->remove_layer ? "removed" : "stopped", grace, !c->remove_layer);
+	return 1; // M_GONE is the answer
+}
+
+static int do_event(struct cell *c, struct wire *w)
+{
+	auto_free char *type = wire_get_str(w), *by = wire_get_str(w), *body = wire_get_str(w);
+	auto_buf struct buf b = BUF_INIT(60 << 10);
+	if (w->bad || !type || !by)
+		return 0;
+	buf_str(&b, body ? body : "");
+	record(c, type, by, &b, false);
+	return 0;
+}
+
+static int do_limits(struct cell *c, struct wire *w, struct err *e)
+{
+	struct limits l;
+	limits_read(w, &l);
+	uint64_t expires = wire_get_u64(w), idle = wire_get_u64(w);
+	if (w->bad)
+		return err_set(e, ERR_INVALID, "malformed limits");
+	if (c->has_cgroup && cgroup_set_limits(&c->cgroup, &l, e))
+		return -1;
+	c->spec.limits = l;
+	c->spec.expires_unix_ms = expires;
+	c->spec.idle_ms = idle;
+	watchdog_start(c);
+	return 0;
+}
+
+void control_frame(struct client *cl, struct frame *f)
+{
+	struct cell *c = cl->cell;
+	struct wire w = {.p = f->p, .n = f->n};
+	struct err e = {0};
+	int rc; // 0: answer M_OK, 1: answered elsewhere
+	switch ((enum msg_type)f->type) {
+	case M_SPEC:
+		rc = cell_build(c, f, &e) ? -1 : 1;
+		break;
+	case M_EXEC:
+		rc = do_exec(c, f, &w, &e);
+		break;
+	case M_TICKET:
+		rc = do_ticket(c, &w, &e);
+		break;
+	case M_KILL:
+		rc = do_kill(c, &w, &e);
+		break;
+	case M_STOP:
+		rc = do_stop(c, &w);
+		break;
+	case M_PAUSE:
+		rc = cell_pause(c, true, &e);
+		break;
+	case M_RESUME:
+		rc = cell_pause(c, false, &e);
+		break;
+	case M_EVENT:
+		rc = do_event(c, &w);
+		break;
+	case M_LIMITS:
+		rc = do_limits(c, &w, &e);
+		break;
+	default:
+		rc = err_set(&e, ERR_INVALID, "unknown request %u", f->type);
+	}
+	if (rc < 0)
+		control_send_err(&cl->chan, f->id, &e);
+	else if (!rc)
+		chan_send(&cl->chan, M_OK, 0, f->id, NULL, 0);
+	if (rc < 0 && f->type == M_SPEC) {
+		kill(c->init_pid, SIGKILL); // a slot that could not be built is of no use
+		c->control = NULL;	     // told already
+	}
+}

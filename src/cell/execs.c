@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+// Execs and their captured output. Output always goes to a file; attached clients get it from memory as long as they
+// keep up and from the file when they do not. A command waits only for a reader that is there (or was promised by a
+// ticket); with none, the oldest bytes make room.
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "cell/cell_int.h"
+#include "model/msg.h"
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+struct sx *sx_find(struct cell *c, const char *id)
+{
+	struct sx *x = c->execs;
+	while (x && strcmp(x->spec.id, id))
+		x = x->next;
+	return x;
+}
+
+struct sx *sx_by_number(struct cell *c, uint32_t number)
+{
+	struct sx *x = c->execs;
+	while (x && x->number != number)
+		x = x->next;
+	return x;
+}
+
+struct sx *sx_by_ticket(struct cell *c, const char *ticket)
+{
+	for (struct sx *x = c->execs; x; x = x->next)
+		if (x->ticket[0] && key_equal(x->ticket, ticket)) {
+			x->ticket[0] = 0; // one use
+			return clock_ms() <= x->ticket_until_ms ? x : NULL;
+		}
+	return NULL;
+}
+
+void sx_set_ticket(struct sx *x, const char *ticket)
+{
+	memcpy(x->ticket, ticket, strnlen(ticket, KEY_SIZE - 1) + 1);
+	x->ticket[KEY_SIZE - 1] = 0;
+	x->ticket_until_ms = clock_ms() + LIMIT_TICKET_MS;
+}
+
+uint32_t sx_running(const struct cell *c)
+{
+	uint32_t n = 0;
+	for (const struct sx *x = c->execs; x; x = x->next)
+		n += !x->ended;
+	return n;
+}
+
+static void sx_free(struct sx *x)
+{
+	timer_clear(&x->cell->loop, &x->timeout);
+	ring_close(&x->out[0].ring);
+	ring_close(&x->out[1].ring);
+	cast_close(x->cast);
+	exec_spec_done(&x->spec);
+	exec_result_done(&x->result);
+	free(x);
+}
+
+// Old finished ones nobody reads are forgotten here; their output and journal lines stay.
+static void forget_oldest(struct cell *c)
+{
+	struct sx **oldest = NULL;
+	for (struct sx **p = &c->execs; *p; p = &(*p)->next)
+		if ((*p)->ended && !client_attached(*p) && !(*p)->ticket[0])
+			oldest = p;
+	if (!oldest)
+		return;
+	struct sx *x = *oldest;
+	*oldest = x->next;
+	c->n_execs--;
+	sx_free(x);
+}
+
+struct sx *sx_start(struct cell *c, struct exec_spec *s, const char *ticket, uint32_t request)
+{
+	struct sx *x = xcalloc(1, sizeof *x);
+	if (c->n_execs >= LIMIT_EXECS)
+		forget_oldest(c);
+	*x = (struct sx){.cell = c, .spec = *s, .number = ++c->last_number, .request = request, .next = c->execs};
+	x->out[0].ring.fd = x->out[1].ring.fd = -1;
+	x->out[0].credit = x->out[1].credit = LIMIT_OUTPUT_WINDOW;
+	x->result.started_unix_ms = clock_unix_ms();
+	c->execs = x;
+	c->n_execs++;
+	if (ticket && *ticket) {
+		sx_set_ticket(x, ticket);
+		x->wants_reader = true;
+	}
+	if (x->spec.kind == EXEC_COMMAND)
+		record_exec_start(x);
+	struct err e;
+	auto_buf struct buf b = BUF_INIT(LIMIT_ARGV + 65536);
+	exec_spec_write(&b, &x->spec);
+	if (fault(FAULT_EXEC_SPAWN, &e) || !chan_send_buf(&c->init, M_EXEC, x->number, &b)) {
+		err_set(&e, ERR_LIMIT, "arguments and environment are longer than %u bytes", LIMIT_ARGV);
+		sx_failed(x, &e);
+		return x;
+	}
+	watchdog_exec(x);
+	watchdog_activity(c);
+	return x;
+}
+
+void sx_begun(struct sx *x, uint32_t pid)
+{
+	struct cell *c = x->cell;
+	struct err e;
+	x->begun = true;
+	x->pid = pid;
+	if (x->spec.tty && !(x->cast = cast_open(c->out_dir, x->spec.id, x->spec.cols, x->spec.rows, &e)))
+		log_line(LOG_WARN, "sandbox=%s %s", c->spec.sandbox, e.msg);
+	if (!c->control)
+		return;
+	auto_buf struct buf b = BUF_INIT(256);
+	wire_str(&b, x->spec.id);
+	wire_u32(&b, pid);
+	chan_send_buf(&c->control->chan, M_STARTED, x->request, &b);
+	x->request = 0;
+}
+
+// --- output ---
+
+void sx_grant(struct sx *x)
+{
+	for (int i = 0; i < 2; i++) {
+		struct output *o = &x->out[i];
+		uint64_t slow = client_slowest(x, i), cap = x->cell->spec.limits.output_cap;
+		if (slow == UINT64_MAX && x->wants_reader && clock_ms() <= x->ticket_until_ms)
+			slow = 0; // a reader was promised
+		uint64_t room = cap > LIMIT_OUTPUT_WINDOW ? cap : LIMIT_OUTPUT_WINDOW;
+		if (slow != UINT64_MAX && o->total + LIMIT_OUTPUT_WINDOW > slow + room)
+			continue; // the writer waits
+		if (o->credit - o->total > LIMIT_OUTPUT_WINDOW / 2)
+			continue;
+		auto_buf struct buf b = BUF_INIT(16);
+		o->credit = o->total + LIMIT_OUTPUT_WINDOW;
+		wire_u64(&b, o->credit);
+		chan_send(&x->cell->init, M_CREDIT, (uint8_t)(i + 1), x->number, b.p, b.n);
+	}
+}
+
+static void keep(struct sx *x, int i, const void *p, size_t n)
+{
+	struct output *o = &x->out[i];
+	struct err e;
+	auto_free char *name = NULL;
+	if (o->lost)
+		return;
+	if (o->ring.fd < 0) {
+		name = xasprintf("%s.%s", x->spec.id, i ? "stderr" : "stdout");
+		if (ring_create(&o->ring, x->cell->out_dir, name, x->cell->spec.limits.output_cap, &e))
+			o->lost = true;
+	}
+	if (!o->lost && (fault(FAULT_EXEC_OUTPUT, &e) || ring_append(&o->ring, p, n, &e)))
+		o->lost = true;
+	if (o->lost) {
+		record_limit(x->cell, "output", e.msg, x);
+		log_line(LOG_WARN, "sandbox=%s exec=%s output is no longer kept: %s", x->cell->spec.sandbox, x->spec.id, e.msg);
+	}
+}
+
+void sx_output(struct sx *x, uint8_t stream, const void *p, size_t n)
+{
+	if (stream < 1 || stream > 2)
+		return;
+	int i = stream - 1;
+	struct output *o = &x->out[i];
+	uint64_t at = o->total;
+	keep(x, i, p, n);
+	o->total += n;
+	if (x->cast && i == 0)
+		cast_output(x->cast, p, n);
+	if (x->result.out_bytes + x->result.err_bytes <= x->cell->spec.limits.output_cap &&
+	    x->out[0].total + x->out[1].total > x->cell->spec.limits.output_cap && !client_attached(x) && !x->wants_reader)
+		record_limit(x->cell, "output_cap", "output is longer than what is kept; the oldest bytes make room", x);
+	x->result.out_bytes = x->out[0].total;
+	x->result.err_bytes = x->out[1].total;
+	for (struct client *cl = x->cell->clients; cl; cl = cl->next) {
+		if (cl->exec != x || cl->off[i] != at || chan_queued(&cl->chan) > (512u << 10))
+			continue;
+		static char frame[8 + FRAME_MAX];
+		for (int k = 0; k < 8; k++)
+			frame[k] = (char)(at >> (8 * k));
+		memcpy(frame + 8, p, n);
+		chan_send(&cl->chan, M_DATA, stream, 0, frame, n + 8);
+		cl->off[i] = o->total;
+	}
+	sx_grant(x);
+}
+
+// --- end ---
+
+static void finish(struct sx *x)
+{
+	struct cell *c = x->cell;
+	struct err e;
+	x->ended = true;
+	x->result.ended_unix_ms = clock_unix_ms();
+	timer_clear(&c->loop, &x->timeout);
+	cast_close(x->cast);
+	x->cast = NULL;
+	if (x->spec.kind == EXEC_COMMAND)
+		record_exec_exit(x);
+	if (fault(FAULT_EXEC_EXIT, &e))
+		log_line(LOG_WARN, "%s", e.msg);
+	control_send_exited(c, x);
+	client_pump_exec(x);
+	watchdog_check_cgroup(c);
+	watchdog_activity(c);
+	if (c->spec.ends_with_exec && x->number == 1)
+		cell_end(c, "exec ended", LIMIT_STOP_GRACE_MS, true);
+}
+
+void sx_ended(struct sx *x, uint32_t ws)
+{
+	int status = (int)ws;
+	if (x->ended)
+		return;
+	if (WIFSIGNALED(status)) {
+		x->result.signal = (uint32_t)WTERMSIG(status);
+		x->result.status = 128 + x->result.signal;
+	} else {
+		x->result.status = (uint32_t)WEXITSTATUS(status);
+	}
+	finish(x);
+}
+
+// It could not be started: 127 not found, 126 not executable, else 125 with the reason.
+void sx_failed(struct sx *x, const struct err *e)
+{
+	x->result.status = e->kind == ERR_NOT_FOUND ? 127 : e->kind == ERR_DENIED ? 126 : 125;
+	free(x->result.reason);
+	x->result.reason = xstrdup(e->msg);
+	sx_begun(x, 0);
+	finish(x);
+}
+
+void sx_kill(struct sx *x, int sig, const char *reason)
+{
+	auto_buf struct buf b = BUF_INIT(16);
+	if (x->ended)
+		return;
+	if (reason && !x->result.reason)
+		x->result.reason = xstrdup(reason);
+	wire_u32(&b, (uint32_t)sig);
+	chan_send(&x->cell->init, M_SIGNAL, 1, x->number, b.p, b.n);
+}

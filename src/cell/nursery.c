@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cell/nursery.h"
+
+#include "base/chan.h"
+#include "base/fault.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/proc.h"
+#include "base/str.h"
+#include "cell/cell_int.h"
+#include "cell/ownership.h"
+#include "isolate/mounts.h"
+#include "isolate/seccomp.h"
+#include "model/msg.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// Where the template is mounted in the nursery's own mount namespace: a directory every user may walk to, that exists
+// everywhere and that nobody has a project in.
+#define TEMPLATE_DIR "/dev/pts"
+
+struct removal {
+	struct watch w;
+	struct state *owner;
+	uint32_t id;
+};
+
+static struct state {
+	struct loop loop;
+	struct chan chan;
+	struct nursery n;
+} self;
+
+static int make_template(struct err *e)
+{
+	struct plan p = {0};
+	rootfs_scan(&self.n.rootfs, TEMPLATE_DIR);
+	userns_inside_ids(&self.n.ids, PROFILE_USER, &self.n.rootfs.uid, &self.n.rootfs.gid);
+	if (unshare(CLONE_NEWNS))
+		return err_sys(e, "new mount namespace");
+	if (mount_private(e))
+		return -1;
+	auto_fd int at = fs_open(AT_FDCWD, TEMPLATE_DIR, O_PATH | O_DIRECTORY, 0, e);
+	if (at < 0 || mount_tmpfs_at(at, "mode=755,size=256m", e))
+		return err_wrap(e, "template");
+	auto_fd int root = fs_open(AT_FDCWD, TEMPLATE_DIR, O_PATH | O_DIRECTORY, 0, e);
+	if (root < 0)
+		return -1;
+	umask(022);
+	struct mount_env env = {root, -1, -1};
+	rootfs_template(&self.n.rootfs, &p);
+	int rc = plan_apply(&p, &env, e);
+	plan_done(&p);
+	umask(077);
+	return rc ? err_wrap(e, "template") : 0;
+}
+
+static bool group_is_live(const char *name, void *arg)
+{
+	(void)name;
+	(void)arg;
+	return true; // sweeping is decided per group below, by its being empty
+}
+
+static int open_places(struct err *e)
+{
+	auto_fd int home = fs_open(AT_FDCWD, self.n.skep_home, O_RDONLY | O_DIRECTORY, 0, e);
+	if (home < 0 || fs_mkdirs(home, "run/cells", 0700, e) || fs_mkdirs(home, "images", 0700, e) || fs_mkdirs(home, "layers", 0700, e))
+		return -1;
+	self.n.run_dir = fs_open(home, "run", O_RDONLY | O_DIRECTORY, 0, e);
+	self.n.cells_dir = fs_open(home, "run/cells", O_RDONLY | O_DIRECTORY, 0, e);
+	self.n.images_dir = fs_open(home, "images", O_RDONLY | O_DIRECTORY, 0, e);
+	return self.n.run_dir < 0 || self.n.cells_dir < 0 || self.n.images_dir < 0 ? -1 : 0;
+}
+
+static int start(struct frame *f, struct err *e)
+{
+	struct wire w = {.p = f->p, .n = f->n};
+	uint32_t version = wire_get_u32(&w);
+	self.n.skep_home = wire_get_str(&w);
+	if (f->type != M_NURSERY || w.bad || version != PROTO_VERSION || !self.n.skep_home)
+		return err_set(e, ERR_INVALID, "skepd and skep-cell are of different versions");
+	if (fault(FAULT_NURSERY_START, e) || open_places(e))
+		return -1;
+	if (cgroup_detect(&self.n.cgroups, e)) // before the namespaces: what is ours outside
+		return err_wrap(e, "cgroups");
+	cgroup_sweep(&self.n.cgroups, group_is_live, NULL);
+	if (userns_enter_base(&self.n.ids, e))
+		return -1;
+	return make_template(e);
+}
+
+static void answer_err(uint32_t id, const struct err *e)
+{
+	control_send_err(&self.chan, id, e);
+}
+
+static void do_want(struct frame *f)
+{
+	struct wire w = {.p = f->p, .n = f->n};
+	uint8_t profile = wire_get_u8(&w), warm = wire_get_u8(&w);
+	struct err e;
+	int sv[2];
+	char id[ID_SIZE];
+	id_make('l', id);
+	auto_free char *layer = warm && profile == PROFILE_USER ? xasprintf("%s/layers/%s", self.n.skep_home, id) : NULL;
+	if (w.bad || profile >= PROFILES) {
+		err_set(&e, ERR_INVALID, "malformed request for a slot");
+		answer_err(f->id, &e);
+		return;
+	}
+	if (profile == PROFILE_ROOT && ownership_ready(&self.n, &e)) {
+		answer_err(f->id, &e);
+		return;
+	}
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv)) {
+		err_sys(&e, "socketpair");
+		answer_err(f->id, &e);
+		return;
+	}
+	pid_t pid = fork();
+	if (!pid) {
+		close(sv[0]);
+		loop_done(&self.loop);
+		chan_close(&self.chan);
+		slot_main(&self.n, sv[1], profile, layer);
+	}
+	if (pid < 0) {
+		err_sys(&e, "new process");
+		answer_err(f->id, &e);
+	} else {
+		chan_send_fd(&self.chan, M_SLOT, f->id, &profile, 1, sv[0]);
+	}
+	close(sv[0]);
+	close(sv[1]);
+}
+
+// --- removing directories: in a child, with the rights of the base namespace ---
+
+static void on_removed(struct watch *w, uint32_t events)
+{
+	struct removal *r = container_of(w, struct removal, w);
+	struct err e;
+	int fd = w->fd;
+	(void)events;
+	loop_del(&self.loop, w);
+	ssize_t n = read(fd, &e, sizeof e);
+	close(fd);
+	if (!n)
+		chan_send(&self.chan, M_OK, 0, r->id, NULL, 0);
+	else if (n == sizeof e)
+		answer_err(r->id, &e);
+	loop_bury(&self.loop, r, free);
+}
+
+// Only what lies below SKEP_HOME, named without tricks.
+static int remove_one(const char *path, struct err *e)
+{
+	size_t n = strlen(self.n.skep_home);
+	if (strncmp(path, self.n.skep_home, n) || path[n] != '/' || strstr(path, "/../") || str_has_suffix(path, "/.."))
+		return err_set(e, ERR_DENIED, "%s does not lie below SKEP_HOME", path);
+	return fs_remove_tree(AT_FDCWD, path, e);
+}
+
+static void do_remove(struct frame *f)
+{
+	struct wire w = {.p = f->p, .n = f->n};
+	char **paths = wire_get_strv(&w);
+	struct removal *r = xcalloc(1, sizeof *r);
+	struct err e;
+	int p[2] = {-1, -1};
+	pid_t pid = paths && !pipe2(p, O_CLOEXEC) ? fork() : -1;
+	if (!pid) {
+		setpriority(PRIO_PROCESS, 0, 10); // nobody waits for it
+		for (char **v = paths; *v; v++)
+			if (remove_one(*v, &e) && write(p[1], &e, sizeof e) > 0)
+				break;
+		_exit(0);
+	}
+	strv_free(paths);
+	close_fd(&p[1]);
+	*r = (struct removal){.w = {.fd = -1, .fn = on_removed}, .id = f->id};
+	if (pid < 0 || loop_add(&self.loop, &r->w, p[0], LOOP_IN, &e)) {
+		err_set(&e, ERR_SYSTEM, "could not start the removal");
+		answer_err(f->id, &e);
+		close_fd(&p[0]);
+		free(r);
+	}
+}
+
+static void on_frame(struct chan *c, struct frame *f)
+{
+	(void)c;
+	if (f->type == M_WANT)
+		do_want(f);
+	else if (f->type == M_REMOVE)
+		do_remove(f);
+}
+
+static void on_close(struct chan *c)
+{
+	(void)c;
+	_exit(0); // skepd is gone; the next one starts its own nursery
+}
+
+int nursery_main(int channel)
+{
+	struct frame f;
+	struct err e;
+	prctl(PR_SET_NAME, "skep-nursery");
+	signal(SIGPIPE, SIG_IGN);
+	chan_init(&self.chan, channel);
+	if (chan_recv(&self.chan, &f, &e))
+		return 1;
+	if (start(&f, &e)) {
+		answer_err(0, &e);
+		return 1;
+	}
+	signal(SIGCHLD, SIG_IGN); // slots and removals report on their channels
+	self.chan.on_frame = on_frame;
+	self.chan.on_close = on_close;
+	if (loop_init(&self.loop, &e) || chan_attach(&self.chan, &self.loop, &e) || loop_run(&self.loop, &e)) {
+		log_line(LOG_ERROR, "nursery: %s", e.msg);
+		return 1;
+	}
+	return 0;
+}
+
+int nursery_print_plan(void)
+{
+	struct rootfs_host h = {.uid = getuid(), .gid = getgid()};
+	struct plan template = {0}, skeleton = {0}, cell = {0};
+	auto_buf struct buf out = BUF_INIT(1 << 20);
+	struct err e;
+	struct cell_spec s = {
+		.hostname = xstrdup("NAME"), .layer = xstrdup("LAYER"), .base = xstrdup("PROJECT"), .ws_path = xstrdup("/PROJECT"),
+		.home = xstrdup("/home/skep"), .limits = LIMITS_DEFAULT,
+	};
+	rootfs_scan(&h, TEMPLATE_DIR);
+	rootfs_template(&h, &template);
+	rootfs_skeleton(&h, PROFILE_USER, false, &skeleton);
+	rootfs_cell(&h, &s, false, &cell);
+	buf_str(&out, "# template, once per daemon, in a mount namespace of its own\n");
+	plan_print(&template, &out);
+	buf_str(&out, "\n# skeleton of a cell (default profile)\n");
+	plan_print(&skeleton, &out);
+	buf_str(&out, "\n# with the spec\n");
+	plan_print(&cell, &out);
+	buf_str(&out, "\n# system calls\n");
+	seccomp_print_plan(&out);
+	cell_spec_done(&s);
+	plan_done(&template);
+	plan_done(&skeleton);
+	plan_done(&cell);
+	return fs_write_all(STDOUT_FILENO, out.p, out.n, &e) ? 1 : 0;
+}

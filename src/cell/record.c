@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// What goes to the journal while the cell lives. Events that the workload causes at will (every process it executes)
+// are rationed by a token bucket; what did not fit is counted and said.
+#include "base/clock.h"
+#include "base/jsonw.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "cell/cell_int.h"
+#include "isolate/seccomp.h"
+#include <string.h>
+
+// A journal that can not be written must not stop the agent's work half way: it is said on the operator's log, and the
+// gap shows in the chain's own numbers as soon as writing works again.
+void record(struct cell *c, const char *type, const char *by, struct buf *body, bool durable)
+{
+	struct err e;
+	if (!c->journal.is_open)
+		return;
+	if (journal_append(&c->journal, type, by, body ? buf_cstr(body) : "", durable, &e))
+		log_line(LOG_ERROR, "sandbox=%s journal: %s", c->spec.sandbox, e.msg);
+}
+
+// Members go after the head of the line: a writer that starts as if something stood before.
+static struct jsonw members(struct buf *b)
+{
+	return (struct jsonw){.b = b, .comma = false};
+}
+
+void record_cell_up(struct cell *c)
+{
+	auto_buf struct buf b = BUF_INIT(8192), iso = BUF_INIT(4096);
+	struct jsonw w = members(&b);
+	isolation_json(&iso, &c->iso);
+	jw_kstr(&w, "profile", profile_name(c->profile));
+	jw_key(&w, "isolation");
+	jw_raw(&w, buf_cstr(&iso));
+	record(c, "cell.up", "skep-cell", &b, false);
+}
+
+void record_cell_gone(struct cell *c)
+{
+	auto_buf struct buf b = BUF_INIT(8192);
+	struct jsonw w = members(&b);
+	jw_kstr(&w, "reason", c->gone_reason);
+	if (c->walk_done)
+		jw_ku64(&w, "pending", c->pending);
+	record(c, "cell.gone", "skep-cell", &b, false);
+}
+
+void record_exec_start(struct sx *x)
+{
+	auto_buf struct buf b = BUF_INIT(60 << 10);
+	struct jsonw w = members(&b);
+	jw_kstr(&w, "exec", x->spec.id);
+	jw_kstrv(&w, "argv", x->spec.argv);
+	jw_kstr(&w, "cwd", x->spec.cwd);
+	jw_kstr(&w, "user", x->spec.user);
+	jw_kbool(&w, "tty", x->spec.tty);
+	jw_key(&w, "env"); // names: values may be secrets
+	jw_open(&w, '[');
+	for (char **v = x->spec.env; v && *v; v++)
+		jw_str(&w, *v, strcspn(*v, "="));
+	jw_close(&w, ']');
+	record(x->cell, "exec.start", "skepd", &b, false);
+}
+
+void record_exec_exit(struct sx *x)
+{
+	for (int i = 0; i < 2; i++) {
+		auto_buf struct buf o = BUF_INIT(1024);
+		struct jsonw ow = members(&o);
+		if (!x->out[i].total)
+			continue;
+		jw_kstr(&ow, "exec", x->spec.id);
+		jw_kstr(&ow, "stream", i ? "stderr" : "stdout");
+		jw_ku64(&ow, "offset", 0);
+		jw_ku64(&ow, "length", x->out[i].total);
+		record(x->cell, "exec.output", "skep-cell", &o, false);
+	}
+	auto_buf struct buf b = BUF_INIT(4096);
+	struct jsonw w = members(&b);
+	jw_kstr(&w, "exec", x->spec.id);
+	jw_ku64(&w, "status", x->result.status);
+	if (x->result.signal)
+		jw_ku64(&w, "signal", x->result.signal);
+	if (x->result.timed_out)
+		jw_kbool(&w, "timed_out", true);
+	jw_kstr(&w, "reason", x->result.reason);
+	jw_ku64(&w, "stdout", x->result.out_bytes);
+	jw_ku64(&w, "stderr", x->result.err_bytes);
+	jw_ku64(&w, "started", x->result.started_unix_ms);
+	jw_ku64(&w, "ended", x->result.ended_unix_ms);
+	record(x->cell, "exec.exit", "skep-cell", &b, false);
+}
+
+void record_limit(struct cell *c, const char *limit, const char *message, const struct sx *x)
+{
+	auto_buf struct buf b = BUF_INIT(4096);
+	struct jsonw w = members(&b);
+	jw_kstr(&w, "limit", limit);
+	jw_kstr(&w, "message", message);
+	if (x)
+		jw_kstr(&w, "exec", x->spec.id);
+	record(c, "limit.hit", "skep-cell", &b, false);
+}
+
+static bool may_record(struct cell *c)
+{
+	uint64_t now = clock_ms(), rate = c->spec.limits.event_rate ? c->spec.limits.event_rate : UINT64_MAX;
+	if (now - c->bucket_ms >= 1000) {
+		uint64_t dropped = c->dropped;
+		c->bucket_ms = now;
+		c->bucket = rate;
+		c->dropped = 0;
+		if (dropped) {
+			auto_free char *msg = xasprintf("%llu process events in one second were not recorded",
+							(unsigned long long)dropped);
+			record_limit(c, "event_rate", msg, NULL);
+		}
+	}
+	if (!c->bucket) {
+		c->dropped++;
+		return false;
+	}
+	c->bucket--;
+	return true;
+}
+
+// The first process of an exec still shares init's memory, which nobody may read: but then we know what it runs.
+static char **argv_of_starting(const struct cell *c)
+{
+	for (const struct sx *x = c->execs; x; x = x->next)
+		if (!x->begun && !x->ended)
+			return x->spec.argv;
+	return NULL;
+}
+
+static void record_one(struct cell *c, int listener, const struct seccomp_event *ev)
+{
+	auto_buf struct buf path = BUF_INIT(LIMIT_PROC_ARGV + 16), b = BUF_INIT(60 << 10);
+	struct jsonw w = members(&b);
+	char **argv = NULL, **known = NULL;
+	struct err e;
+	int rc = seccomp_read_argv(listener, ev, LIMIT_PROC_ARGV, &path, &argv, &e);
+	if (rc < 0)
+		known = argv_of_starting(c);
+	jw_ku64(&w, "pid", (uint64_t)ev->pid);
+	if (rc >= 0)
+		jw_kbytes(&w, "path", buf_cstr(&path), path.n ? strlen(path.p) : 0);
+	if (rc >= 0 || known)
+		jw_kstrv(&w, "argv", rc >= 0 ? argv : known);
+	else
+		jw_kbool(&w, "unreadable", true);
+	if (rc == 1)
+		jw_kbool(&w, "cut", true);
+	strv_free(argv);
+	record(c, "proc.exec", "workload", &b, false);
+}
+
+void record_proc(struct watch *wt, uint32_t events)
+{
+	struct cell *c = container_of(wt, struct cell, notify);
+	struct seccomp_event ev;
+	struct err e;
+	if (events & (LOOP_HUP | LOOP_ERR) && !(events & LOOP_IN)) { // no process is left that could ask
+		loop_del(&c->loop, wt);
+		return;
+	}
+	int rc = seccomp_recv(wt->fd, &ev, &e);
+	if (rc)
+		return;
+	if (may_record(c))
+		record_one(c, wt->fd, &ev);
+	if (seccomp_continue(wt->fd, ev.id, &e))
+		log_line(LOG_WARN, "sandbox=%s %s", c->spec.sandbox, e.msg);
+}

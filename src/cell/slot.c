@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// From fork to spec. The nursery forks a supervisor; the supervisor clones the first process of the cell with every
+// namespace new, writes its id maps, puts it in its cgroup (after idle time the kernel takes 5-15 ms for that, which is
+// why it happens here and not when somebody waits) and lets it prepare what needs no spec.
+#include "base/fault.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "cell/cell_int.h"
+#include "init/init.h"
+#include "isolate/contain.h"
+#include "model/msg.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define NEW_NAMESPACES (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS)
+
+// --- inside ---
+
+static _Noreturn void give_up(struct chan *ch, const struct err *e)
+{
+	auto_buf struct buf b = BUF_INIT(4096);
+	wire_u32(&b, e->kind);
+	wire_u32(&b, (uint32_t)e->sys);
+	wire_str(&b, e->msg);
+	chan_send_buf(ch, M_ERR, 0, &b);
+	_exit(1);
+}
+
+// Sources that only the supervisor may open (as root) come as descriptors, in the order of rootfs_sources.
+static int recv_trees(struct chan *ch, int *trees, int max, struct err *e)
+{
+	int n = 0;
+	struct frame f;
+	for (;;) {
+		if (chan_recv(ch, &f, e))
+			return -1;
+		if (f.type == M_OK)
+			return n;
+		if (f.type != M_MOUNT || f.fd < 0 || n >= max)
+			return err_set(e, ERR_BUG, "unexpected message while building");
+		trees[n++] = take_fd(&f.fd);
+	}
+}
+
+static int build_and_lock(struct contain *c, struct chan *ch, const struct cell_spec *s, bool supervised,
+			  struct isolation *iso, int *listener, struct err *e)
+{
+	int trees[ROOTFS_MOUNTS_MAX + 32], n = recv_trees(ch, trees, (int)countof(trees), e);
+	if (n < 0)
+		return -1;
+	if (fault(FAULT_CELL_MOUNTS, e) || contain_build(c, s, n ? trees : NULL, e))
+		return err_wrap(e, "file system of the cell");
+	for (int i = 0; i < n; i++)
+		close(trees[i]);
+	if (fault(FAULT_CELL_LOCK, e) || contain_lock(c, s, supervised, iso, listener, e))
+		return err_wrap(e, "confinement of the cell");
+	return 0;
+}
+
+static _Noreturn void inside(const struct nursery *n, enum profile profile, const char *layer, int fd)
+{
+	struct contain c = {
+		.host = &n->rootfs, .ids = &n->ids, .profile = profile, .warm = layer, .root = -1,
+		.fresh_layer = layer, .fresh_tree = -1, .layer = -1, .base = -1,
+	};
+	struct chan ch;
+	struct frame f;
+	struct err e;
+	struct cell_spec s;
+	struct isolation iso = {0};
+	int listener;
+	chan_init(&ch, fd);
+	userns_inside_ids(&n->ids, profile, &c.uid, &c.gid);
+	if (recv_trees(&ch, &c.fresh_tree, 1, &e) < 0) // after it maps and cgroup are in place
+		_exit(1);
+	if (fault(FAULT_CELL_PREPARE, &e) || contain_prepare(&c, &e)) {
+		err_wrap(&e, "prepare a cell");
+		give_up(&ch, &e);
+	}
+	chan_send(&ch, M_OK, 0, 0, NULL, 0);
+	if (chan_recv(&ch, &f, &e) || f.type != M_BUILD)
+		_exit(1);
+	bool supervised = f.stream;
+	if (cell_spec_read(f.p, f.n, &s, &e) || build_and_lock(&c, &ch, &s, supervised, &iso, &listener, &e))
+		give_up(&ch, &e);
+	auto_buf struct buf ready = BUF_INIT(4096);
+	isolation_write(&ready, &iso);
+	struct init_opts opts = {&ch, c.layer, c.base, c.uid, c.gid, profile, s.ws_path};
+	init_run(&opts, &ready, listener);
+}
+
+// --- outside ---
+
+static int make_layer(const struct cell *c, struct err *e)
+{
+	static const char *const parts[] = {"ws", "home", "root", "work", "work/home", "work/ws"};
+	uint32_t uid, gid;
+	if (fs_mkdirs(AT_FDCWD, c->fresh_layer, 0755, e))
+		return -1;
+	auto_fd int dir = fs_open(AT_FDCWD, c->fresh_layer, O_RDONLY | O_DIRECTORY, 0, e);
+	if (dir < 0)
+		return -1;
+	for (size_t i = 0; i < countof(parts); i++)
+		if (mkdirat(dir, parts[i], 0755) && errno != EEXIST)
+			return err_sys(e, "new layer");
+	userns_inside_ids(&c->nursery->ids, c->profile, &uid, &gid);
+	if (c->nursery->ids.root && (fchownat(dir, "ws", uid, gid, 0) || fchownat(dir, "home", uid, gid, 0)))
+		return err_sys(e, "new layer");
+	return 0;
+}
+
+// As root: the maps that mounts will need, and the new layer through one of them.
+static int send_layer(struct cell *c, struct err *e)
+{
+	char path[64];
+	uint32_t uid, gid;
+	if (!c->nursery->ids.root)
+		return 0;
+	userns_inside_ids(&c->nursery->ids, c->profile, &uid, &gid);
+	if (fmt_to(path, sizeof path, "/proc/%d/ns/user", (int)c->init_pid))
+		return err_set(e, ERR_BUG, "path");
+	c->plain_ns = fs_open(AT_FDCWD, path, O_RDONLY, 0, e);
+	c->owner_ns = c->plain_ns < 0 ? -1 : userns_for_mount(c->first_id, 0, 0, uid, e);
+	if (c->owner_ns < 0)
+		return -1;
+	if (!c->fresh_layer)
+		return 0;
+	struct source layer = {.name = "l", .path = (char *)c->fresh_layer};
+	auto_fd int tree = contain_open_source(&layer, c->plain_ns, -1, e);
+	return tree < 0 || !chan_send_fd(&c->init, M_MOUNT, 0, NULL, 0, tree) ? -1 : 0;
+}
+
+static int start_inside(struct cell *c, struct err *e)
+{
+	int sv[2];
+	if (fault(FAULT_SLOT_CLONE, e))
+		return -1;
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv))
+		return err_sys(e, "socketpair");
+	c->init_pid = (pid_t)syscall(SYS_clone, NEW_NAMESPACES | SIGCHLD, 0, 0, 0, 0);
+	if (c->init_pid < 0)
+		return err_sys(e, "new namespaces (see: skep doctor)");
+	if (!c->init_pid) {
+		// Of all the descriptors of the nursery and the supervisor only the channel is kept.
+		int fd = sv[1] == 3 ? 3 : dup3(sv[1], 3, O_CLOEXEC);
+		syscall(SYS_close_range, 4, ~0U, 0);
+		inside(c->nursery, c->profile, c->fresh_layer, fd);
+	}
+	close(sv[1]);
+	chan_init(&c->init, sv[0]);
+	if (fault(FAULT_SLOT_MAP, e) || userns_map(c->init_pid, &c->nursery->ids, c->profile, c->first_id, e))
+		return -1;
+	if (c->has_cgroup && (fault(FAULT_SLOT_CGROUP, e) || cgroup_attach(&c->cgroup, c->init_pid, e)))
+		return -1;
+	if (send_layer(c, e))
+		return -1;
+	prctl(PR_SET_DUMPABLE, 0); // not before: /proc/PID/uid_map of a process that is not dumpable is root's
+	chan_send(&c->init, M_OK, 0, 0, NULL, 0);
+	c->init_pidfd = loop_pidfd(c->init_pid, e);
+	return c->init_pidfd < 0 ? -1 : 0;
+}
+
+static int open_cgroup(struct cell *c, struct err *e)
+{
+	char name[ID_SIZE];
+	if (c->nursery->cgroups.mode == CGROUP_NONE)
+		return 0;
+	id_make('c', name);
+	if (cgroup_open(&c->nursery->cgroups, name, &c->cgroup, e))
+		return -1;
+	c->has_cgroup = true;
+	return 0;
+}
+
+static int set_up(struct cell *c, int control, struct err *e)
+{
+	if (loop_init(&c->loop, e))
+		return -1;
+	if (c->nursery->ids.root && userns_take_range(c->nursery->run_dir, &c->first_id, &c->range_lock, e))
+		return -1;
+	c->control = client_new(c, control, e);
+	if (!c->control)
+		return -1;
+	c->control->control = c->control->greeted = true;
+	if (c->fresh_layer && make_layer(c, e))
+		return -1;
+	if (open_cgroup(c, e) || start_inside(c, e))
+		return -1;
+	c->init.on_frame = cell_on_init_frame;
+	c->init.on_close = cell_on_init_close;
+	c->init_end.fn = cell_on_init_exit;
+	return chan_attach(&c->init, &c->loop, e) || loop_add(&c->loop, &c->init_end, c->init_pidfd, LOOP_IN, e) ? -1 : 0;
+}
+
+_Noreturn void slot_main(const struct nursery *n, int control, enum profile profile, const char *layer)
+{
+	static struct cell c; // one process, one cell
+	struct err e;
+	c = (struct cell){.nursery = n, .profile = profile, .range_lock = -1, .sandbox_dir = -1, .out_dir = -1,
+			  .listen.fd = -1, .plain_ns = -1, .owner_ns = -1, .fresh_layer = layer, .notify.fd = -1, .oom.fd = -1, .walk.fd = -1, .init_pidfd = -1};
+	setsid();
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGCHLD, SIG_DFL);
+	prctl(PR_SET_NAME, "skep-cell");
+	if (set_up(&c, control, &e)) {
+		if (c.control)
+			control_send_err(&c.control->chan, 0, &e);
+		if (c.init_pid > 0)
+			kill(c.init_pid, SIGKILL);
+		if (c.has_cgroup && cgroup_close_remove(&c.cgroup, &e))
+			_exit(2);
+		_exit(1);
+	}
+	if (loop_run(&c.loop, &e))
+		_exit(1);
+	_exit(0);
+}

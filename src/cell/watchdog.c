@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// Limits that the supervisor enforces itself: time, idleness, disk, and memory where there is no cgroup. It looks only
+// while the cell has processes; an idle sandbox costs no wake-up. A walk of the layer is paced by how much the
+// file system's free space fell since the last one.
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "cell/cell_int.h"
+#include "model/msg.h"
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SAMPLE_MS 250
+#define WALK_BYTES (64ull << 20) // at most this much may be written between two walks
+#define WALK_FILES 20000ull
+
+void watchdog_hit(struct cell *c, const char *limit, const char *message)
+{
+	auto_buf struct buf b = BUF_INIT(2048);
+	record_limit(c, limit, message, NULL);
+	wire_str(&b, limit);
+	wire_str(&b, message);
+	if (c->control)
+		chan_send_buf(&c->control->chan, M_HIT, 0, &b);
+	client_tell(c, M_HIT, &b);
+}
+
+// --- time ---
+
+static void on_timeout(struct timer *t)
+{
+	struct sx *x = container_of(t, struct sx, timeout);
+	if (x->killed_for_time) {
+		sx_kill(x, SIGKILL, NULL);
+		return;
+	}
+	auto_free char *msg = xasprintf("timed out after %llu ms", (unsigned long long)x->spec.timeout_ms);
+	x->killed_for_time = x->result.timed_out = true;
+	record_limit(x->cell, "timeout", msg, x);
+	sx_kill(x, SIGTERM, msg);
+	timer_set(&x->cell->loop, t, LIMIT_STOP_GRACE_MS);
+}
+
+void watchdog_exec(struct sx *x)
+{
+	x->timeout.fn = on_timeout;
+	if (x->spec.timeout_ms)
+		timer_set(&x->cell->loop, &x->timeout, x->spec.timeout_ms);
+}
+
+static void on_ttl(struct timer *t)
+{
+	struct cell *c = container_of(t, struct cell, ttl);
+	watchdog_hit(c, "ttl", "the sandbox has reached its time to live and was stopped; skep start begins anew");
+	cell_end(c, "expired", LIMIT_STOP_GRACE_MS, true);
+}
+
+static void on_idle(struct timer *t)
+{
+	struct cell *c = container_of(t, struct cell, idle);
+	cell_end(c, "idle", LIMIT_STOP_GRACE_MS, true);
+}
+
+static bool is_idle(const struct cell *c)
+{
+	if (sx_running(c))
+		return false;
+	for (const struct client *cl = c->clients; cl; cl = cl->next)
+		if (cl->exec)
+			return false;
+	return true;
+}
+
+void watchdog_activity(struct cell *c)
+{
+	if (c->stage != CELL_UP)
+		return;
+	if (!c->sample.at_ms && sx_running(c))
+		timer_set(&c->loop, &c->sample, SAMPLE_MS);
+	if (!c->spec.idle_ms)
+		return;
+	if (is_idle(c))
+		timer_set(&c->loop, &c->idle, c->spec.idle_ms);
+	else
+		timer_clear(&c->loop, &c->idle);
+}
+
+// --- memory and processes ---
+
+static bool supervised(const struct cell *c)
+{
+	return !strcmp(c->iso.limits, "supervised");
+}
+
+void watchdog_check_cgroup(struct cell *c)
+{
+	struct cgroup_usage u;
+	struct err e;
+	if (!c->has_cgroup || cgroup_usage(&c->cgroup, &u, &e))
+		return;
+	if (u.oom_kills > c->oom_seen)
+		watchdog_hit(c, "memory", "a process was killed: the sandbox reached its memory limit; see --memory");
+	if (u.pids_hits > c->pids_seen)
+		watchdog_hit(c, "pids", "a process could not be started: the sandbox reached its process limit; see --pids");
+	c->oom_seen = u.oom_kills;
+	c->pids_seen = u.pids_hits;
+}
+
+void watchdog_usage(struct cell *c, uint64_t used, uint32_t killed)
+{
+	(void)used;
+	if (killed)
+		watchdog_hit(c, "memory", "the largest process was killed: the sandbox reached its memory limit; see --memory");
+}
+
+// --- disk ---
+
+struct disk_use {
+	uint64_t bytes, files;
+};
+
+static void add_use(int dir, const char *name, struct disk_use *u, int depth)
+{
+	struct stat st;
+	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW))
+		return;
+	u->bytes += (uint64_t)st.st_blocks * 512;
+	u->files++;
+	if (!S_ISDIR(st.st_mode) || depth > 200)
+		return;
+	int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *ent;
+	while (d && (ent = readdir(d)))
+		if (strcmp(ent->d_name, ".") && strcmp(ent->d_name, ".."))
+			add_use(fd, ent->d_name, u, depth + 1);
+	if (d)
+		closedir(d);
+}
+
+static void kill_all(struct cell *c, const char *reason)
+{
+	for (struct sx *x = c->execs; x; x = x->next)
+		sx_kill(x, SIGKILL, reason);
+}
+
+static void over_disk(struct cell *c, const struct disk_use *u)
+{
+	const struct limits *l = &c->spec.limits;
+	// Once over, cleaning up must be possible: only growth from there on is stopped again.
+	uint64_t bytes = l->disk > c->disk_floor ? l->disk : c->disk_floor;
+	bool many = l->files && u->files > l->files;
+	if ((!l->disk || u->bytes <= bytes) && !many) {
+		if (u->bytes < l->disk)
+			c->disk_floor = 0;
+		return;
+	}
+	c->disk_floor = u->bytes + (1 << 20);
+	auto_free char *msg = many ? xasprintf("the sandbox holds %llu files, more than its limit of %llu; its commands were "
+					       "stopped. Remove some with: skep exec %s -- rm ...",
+					       (unsigned long long)u->files, (unsigned long long)l->files, c->spec.sandbox)
+				   : xasprintf("the sandbox uses %llu MiB of disk, more than its limit of %llu MiB; its commands "
+					       "were stopped. Remove files with: skep exec %s -- rm ..., or see --disk",
+					       (unsigned long long)(u->bytes >> 20), (unsigned long long)(l->disk >> 20),
+					       c->spec.sandbox);
+	watchdog_hit(c, "disk", msg);
+	kill_all(c, msg);
+}
+
+static void on_walked(struct watch *w, uint32_t events)
+{
+	struct cell *c = container_of(w, struct cell, walk);
+	struct disk_use u;
+	int fd = w->fd;
+	(void)events;
+	loop_del(&c->loop, w);
+	if (read(fd, &u, sizeof u) == sizeof u)
+		over_disk(c, &u);
+	close(fd);
+	c->walking = false;
+}
+
+// In a child: the tree may be large, and the supervisor answers execve calls.
+static void start_walk(struct cell *c)
+{
+	int p[2];
+	struct err e;
+	if (c->walking || pipe2(p, O_CLOEXEC))
+		return;
+	pid_t pid = fork();
+	if (!pid) {
+		struct disk_use u = {0};
+		if (fork()) // the grandchild is nobody's to reap
+			_exit(0);
+		add_use(AT_FDCWD, c->spec.layer, &u, 0);
+		_exit(write(p[1], &u, sizeof u) == sizeof u ? 0 : 1);
+	}
+	close(p[1]);
+	if (pid > 0)
+		waitpid(pid, NULL, 0);
+	c->walk.fn = on_walked;
+	if (pid < 0 || loop_add(&c->loop, &c->walk, p[0], LOOP_IN, &e))
+		close(p[0]);
+	else
+		c->walking = true;
+}
+
+static void sample_disk(struct cell *c)
+{
+	struct statvfs st;
+	if (statvfs(c->spec.layer, &st))
+		return;
+	uint64_t free_bytes = st.f_bavail * st.f_frsize, free_files = st.f_favail, limit = c->spec.limits.disk;
+	uint64_t pace = limit && limit / 16 < WALK_BYTES ? limit / 16 : WALK_BYTES;
+	if (free_bytes < LIMIT_HOST_RESERVE && c->walk_free >= LIMIT_HOST_RESERVE) {
+		watchdog_hit(c, "disk", "the host's disk is nearly full; the sandbox's commands were stopped");
+		kill_all(c, "the host's disk is nearly full");
+	}
+	if (free_bytes > c->walk_free)
+		c->walk_free = free_bytes;
+	if (free_files > c->walk_free_files)
+		c->walk_free_files = free_files;
+	if (c->walk_free - free_bytes < pace && c->walk_free_files - free_files < WALK_FILES)
+		return;
+	c->walk_free = free_bytes;
+	c->walk_free_files = free_files;
+	start_walk(c);
+}
+
+static bool has_processes(struct cell *c)
+{
+	struct cgroup_usage u;
+	struct err e;
+	if (sx_running(c))
+		return true;
+	if (c->has_cgroup && !cgroup_usage(&c->cgroup, &u, &e) && u.pids)
+		return u.pids > 1;
+	return false;
+}
+
+static void on_sample(struct timer *t)
+{
+	struct cell *c = container_of(t, struct cell, sample);
+	if (c->stage != CELL_UP)
+		return;
+	if (!c->paused) {
+		watchdog_check_cgroup(c);
+		if (supervised(c) && c->spec.limits.memory) {
+			auto_buf struct buf b = BUF_INIT(16);
+			wire_u64(&b, c->spec.limits.memory);
+			chan_send_buf(&c->init, M_USAGE, 0, &b);
+		}
+		sample_disk(c);
+	}
+	if (has_processes(c))
+		timer_set(&c->loop, t, SAMPLE_MS);
+}
+
+void watchdog_start(struct cell *c)
+{
+	uint64_t now = clock_unix_ms();
+	struct statvfs st;
+	c->ttl.fn = on_ttl;
+	c->idle.fn = on_idle;
+	c->sample.fn = on_sample;
+	if (!statvfs(c->spec.layer, &st)) {
+		c->walk_free = st.f_bavail * st.f_frsize;
+		c->walk_free_files = st.f_favail;
+	}
+	if (c->spec.expires_unix_ms)
+		timer_set(&c->loop, &c->ttl, c->spec.expires_unix_ms > now ? c->spec.expires_unix_ms - now : 0);
+	watchdog_activity(c);
+}
