@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// clang-format off
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <cmocka.h>
-// clang-format on
+// Streams of files: what goes in comes out, and what is hostile stays out.
 #include "base/buf.h"
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/pack.h"
+#include "base/str.h"
 #include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+// cmocka wants the headers above it
+#include <cmocka.h>
 
 static int top; // a fresh directory for each test
 static char top_path[32];
@@ -22,8 +22,7 @@ static char top_path[32];
 static int setup(void **state)
 {
 	(void)state;
-	strcpy(top_path, "/tmp/packXXXXXX");
-	if (!mkdtemp(top_path))
+	if (fmt_to(top_path, sizeof top_path, "/tmp/skep-pack-XXXXXX") || !mkdtemp(top_path))
 		return -1;
 	top = open(top_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	return mkdirat(top, "in", 0755) || mkdirat(top, "out", 0755);
@@ -179,10 +178,12 @@ static void add_entry(struct buf *b, char type, const char *path)
 static int hostile(const char *entries, struct err *e)
 {
 	auto_buf struct buf b = BUF_INIT(1 << 20);
-	auto_free char *text = xstrdup(entries);
+	struct str rest = str_of(entries), w;
 	buf_str(&b, "SKEPPAK1");
-	for (char *save = NULL, *w = strtok_r(text, " ", &save); w; w = strtok_r(NULL, " ", &save))
-		add_entry(&b, w[0], w + 1);
+	while (str_next(&rest, ' ', &w)) {
+		auto_free char *path = xstrndup(w.p + 1, w.n - 1);
+		add_entry(&b, w.p[0], path);
+	}
 	buf_byte(&b, 'e');
 	int fd = memfd_create("pack", MFD_CLOEXEC);
 	assert_int_equal(fs_write_all(fd, b.p, b.n, e), 0);
@@ -193,8 +194,24 @@ static int hostile(const char *entries, struct err *e)
 static void test_hostile_paths(void **state)
 {
 	static const char *const bad[] = {
-		"f/abs", "f../up", "f..", "f.", "dd f../x", "dd fd/../x", "dd fd/..", "dd fd//x", "dd fd/", "fa/b",
-		"fa fb", "da fb", "dd ld/l fd/l/passwd", "dd fe/x", "dd dd/e fd/e/../f", "dd fdx/y", "ld fd/x", "dd f/d/x",
+		"f/abs",
+		"f../up",
+		"f..",
+		"f.",
+		"dd f../x",
+		"dd fd/../x",
+		"dd fd/..",
+		"dd fd//x",
+		"dd fd/",
+		"fa/b",
+		"fa fb",
+		"da fb",
+		"dd ld/l fd/l/passwd",
+		"dd fe/x",
+		"dd dd/e fd/e/../f",
+		"dd fdx/y",
+		"ld fd/x",
+		"dd f/d/x",
 	};
 	(void)state;
 	for (size_t i = 0; i < countof(bad); i++) {

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requests are refused when they hold a field we do not know: a wish must not be lost silently.
+#include "api/code.h"
+
+#include "base/mem.h"
+#include <stdlib.h>
+#include <string.h>
+
+static int own_str(const json_t *o, const char *key, char **out, struct err *e)
+{
+	const char *s;
+	if (json_get_str(o, key, &s, e))
+		return -1;
+	*out = s && s[0] ? xstrdup(s) : NULL;
+	return 0;
+}
+
+static int get_u32(const json_t *o, const char *key, uint32_t max, uint32_t *inout, struct err *e)
+{
+	uint64_t v = *inout;
+	if (json_get_u64(o, key, &v, e))
+		return -1;
+	if (v > max)
+		return err_set(e, ERR_INVALID, "field \"%s\" is over %u", key, max);
+	*inout = (uint32_t)v;
+	return 0;
+}
+
+// No time runs for more than ten years: sums of times never wrap.
+static int get_ms(const json_t *o, const char *key, uint64_t *inout, struct err *e)
+{
+	if (json_get_u64(o, key, inout, e))
+		return -1;
+	return *inout <= 315360000000ULL ? 0 : err_set(e, ERR_INVALID, "field \"%s\" is over ten years", key);
+}
+
+static int decode_limits(const json_t *o, struct limits *l, struct err *e)
+{
+	static const char *const known[] = {"cpus_milli", "memory", "pids", "disk", "files", "nofile", "output_cap", NULL};
+	*l = LIMITS_DEFAULT;
+	if (!o || json_is_null(o))
+		return 0;
+	if (json_only(o, known, e) || json_get_u64(o, "cpus_milli", &l->cpus_milli, e) || json_get_u64(o, "memory", &l->memory, e) ||
+	    json_get_u64(o, "pids", &l->pids, e) || json_get_u64(o, "disk", &l->disk, e) || json_get_u64(o, "files", &l->files, e) ||
+	    json_get_u64(o, "nofile", &l->nofile, e) || json_get_u64(o, "output_cap", &l->output_cap, e))
+		return err_wrap(e, "limits");
+	return 0;
+}
+
+static int decode_mount(const json_t *o, struct cell_mount *m, struct err *e)
+{
+	static const char *const known[] = {"src", "dst", "writable", NULL};
+	if (json_only(o, known, e) || own_str(o, "src", &m->src, e) || own_str(o, "dst", &m->dst, e) ||
+	    json_get_bool(o, "writable", &m->writable, e))
+		return -1;
+	if (!m->src)
+		return err_set(e, ERR_INVALID, "no src");
+	if (!m->dst)
+		m->dst = xstrdup(m->src);
+	return 0;
+}
+
+static int decode_mounts(const json_t *a, struct create *c, struct err *e)
+{
+	size_t i;
+	json_t *o;
+	if (!a || json_is_null(a))
+		return 0;
+	if (!json_is_array(a) || json_array_size(a) > 64)
+		return err_set(e, ERR_INVALID, "field \"mounts\" must be a list of at most 64");
+	c->mounts = xcalloc(json_array_size(a), sizeof *c->mounts);
+	c->n_mounts = (uint32_t)json_array_size(a);
+	json_array_foreach(a, i, o) if (decode_mount(o, &c->mounts[i], e)) return err_wrap(e, "mounts");
+	return 0;
+}
+
+static int decode_labels(const json_t *o, char ***out, struct err *e)
+{
+	const char *key;
+	json_t *v;
+	if (!o || json_is_null(o))
+		return 0;
+	if (!json_is_object(o))
+		return err_set(e, ERR_INVALID, "field \"labels\" must be an object");
+	json_object_foreach((json_t *)o, key, v)
+	{
+		if (!json_is_string(v) || !key[0] || strchr(key, '='))
+			return err_set(e, ERR_INVALID, "field \"labels\" must map names without = to strings");
+		auto_free char *kv = xasprintf("%s=%s", key, json_string_value(v));
+		strv_add(out, kv);
+	}
+	return 0;
+}
+
+static int digit64(char c)
+{
+	const char *all = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", *p = c ? strchr(all, c) : NULL;
+	return p ? (int)(p - all) : -1;
+}
+
+// One argument that is not UTF-8. A NUL can not be passed to a program: refused.
+static char *unbase64(const char *s)
+{
+	auto_buf struct buf b = BUF_INIT(LIMIT_ARGV);
+	size_t n = strlen(s);
+	while (n && s[n - 1] == '=')
+		n--;
+	uint32_t bits = 0, have = 0;
+	for (size_t i = 0; i < n; i++) {
+		int d = digit64(s[i]);
+		if (d < 0)
+			return NULL;
+		bits = bits << 6 | (uint32_t)d;
+		have += 6;
+		if (have >= 8) {
+			have -= 8;
+			buf_byte(&b, (char)(bits >> have & 0xff));
+		}
+	}
+	return b.overflow || (b.n && memchr(b.p, 0, b.n)) ? NULL : buf_take(&b);
+}
+
+static int decode_argv(const json_t *o, char ***out, struct err *e)
+{
+	char **raw = NULL;
+	if (json_get_strv(o, "argv", out, e) || json_get_strv(o, "argv_b64", &raw, e))
+		return -1;
+	int rc = 0;
+	if (raw) {
+		strv_free(*out);
+		*out = NULL;
+		for (char **v = raw; *v && !rc; v++) {
+			auto_free char *arg = unbase64(*v);
+			if (arg)
+				strv_add(out, arg);
+			else
+				rc = err_set(e, ERR_INVALID, "field \"argv_b64\" must be a list of base64 texts without NUL");
+		}
+	}
+	strv_free(raw);
+	if (!rc && (!*out || !(*out)[0] || !(*out)[0][0]))
+		rc = err_set(e, ERR_INVALID, "field \"argv\" must name a command");
+	return rc;
+}
+
+static int get_umask(const json_t *o, uint32_t *inout, bool *has, struct err *e)
+{
+	const json_t *v = json_object_get(o, "umask");
+	*has = v && !json_is_null(v);
+	return get_u32(o, "umask", 0777, inout, e);
+}
+
+int decode_exec(const json_t *o, struct exec_request *x, struct err *e)
+{
+	static const char *const known[] = {"argv", "argv_b64", "env", "cwd", "user", "tty", "rows", "cols", "stdin",
+					    "detach", "timeout_ms", "umask", "caller_env", NULL};
+	const json_t *timeout = json_object_get(o, "timeout_ms");
+	x->has_timeout = timeout && !json_is_null(timeout);
+	if (json_only(o, known, e) || decode_argv(o, &x->argv, e) || json_get_strv(o, "env", &x->env, e) ||
+	    own_str(o, "cwd", &x->cwd, e) || own_str(o, "user", &x->user, e) || json_get_bool(o, "tty", &x->tty, e) ||
+	    get_u32(o, "rows", 10000, &x->rows, e) || get_u32(o, "cols", 10000, &x->cols, e) ||
+	    json_get_bool(o, "stdin", &x->want_stdin, e) || json_get_bool(o, "detach", &x->detached, e) ||
+	    get_ms(o, "timeout_ms", &x->timeout_ms, e) || get_umask(o, &x->umask_bits, &x->has_umask, e) ||
+	    json_get_strv(o, "caller_env", &x->caller_env, e))
+		return -1;
+	return 0;
+}
+
+int decode_job(const json_t *o, struct exec_request *x, struct err *e)
+{
+	static const char *const known[] = {"argv", "argv_b64", "user", "want_stdin", NULL};
+	x->job = true;
+	return json_only(o, known, e) || decode_argv(o, &x->argv, e) || own_str(o, "user", &x->user, e) ||
+			       json_get_bool(o, "want_stdin", &x->want_stdin, e)
+		       ? -1
+		       : 0;
+}
+
+// Things the design knows and this version does not do: said by name, not as unknown fields.
+static int refuse_unbuilt(const json_t *o, struct err *e)
+{
+	static const char *const unbuilt[] = {"context", "secrets", "allow", "from", "pin", "expose_host", "setup", "backend"};
+	const char *net;
+	for (size_t i = 0; i < countof(unbuilt); i++)
+		if (json_object_get(o, unbuilt[i]))
+			return err_set(e, ERR_UNSUPPORTED, "\"%s\" is not supported by this version of skep", unbuilt[i]);
+	if (json_get_str(o, "net", &net, e))
+		return -1;
+	if (net && strcmp(net, "none"))
+		return err_set(e, ERR_UNSUPPORTED, "net \"%.40s\" is not supported by this version of skep: only \"none\" is", net);
+	return 0;
+}
+
+static int decode_kinds(const json_t *o, struct create *c, struct err *e)
+{
+	const char *profile, *floor;
+	if (json_get_str(o, "profile", &profile, e) || json_get_str(o, "min_isolation", &floor, e))
+		return -1;
+	if (profile && profile_parse(profile, &c->profile))
+		return err_set(e, ERR_INVALID, "profile \"%.40s\" is neither default nor root", profile);
+	if (floor && strcmp(floor, "default") && strcmp(floor, "strict"))
+		return err_set(e, ERR_INVALID, "min_isolation \"%.40s\" is neither default nor strict", floor);
+	c->strict = floor && !strcmp(floor, "strict");
+	bool trace = true;
+	if (json_get_bool(o, "trace", &trace, e))
+		return -1;
+	c->trace_off = !trace;
+	return 0;
+}
+
+// The first command takes the caller's variables and umask from the request around it.
+static int decode_first_exec(const json_t *o, struct create *c, struct err *e)
+{
+	const json_t *x = json_object_get(o, "exec");
+	char **caller = NULL;
+	if (json_get_strv(o, "caller_env", &caller, e))
+		return -1;
+	c->has_exec = x && !json_is_null(x);
+	if (c->has_exec && decode_exec(x, &c->exec, e)) {
+		strv_free(caller);
+		return err_wrap(e, "exec");
+	}
+	if (c->has_exec && !c->exec.caller_env)
+		c->exec.caller_env = take(&caller);
+	strv_free(caller);
+	return 0;
+}
+
+int decode_create(const json_t *o, struct create *c, struct err *e)
+{
+	static const char *const known[] = {
+		"name", "cwd", "repo", "empty", "image", "profile", "nested", "trace", "env", "mounts", "limits",
+		"timeout_ms", "ttl_ms", "idle_ms", "labels", "workspace_path", "min_isolation", "run", "keep", "start",
+		"umask", "caller_env", "caller_path", "exec", "net", NULL};
+	bool has_umask;
+	c->umask_bits = 022;
+	if (refuse_unbuilt(o, e) || json_only(o, known, e) || own_str(o, "name", &c->name, e) || own_str(o, "cwd", &c->cwd, e) ||
+	    own_str(o, "repo", &c->repo, e) || json_get_bool(o, "empty", &c->empty, e) || own_str(o, "image", &c->image, e) ||
+	    decode_kinds(o, c, e) || json_get_bool(o, "nested", &c->nested, e) || json_get_strv(o, "env", &c->env, e) ||
+	    decode_mounts(json_object_get(o, "mounts"), c, e) || decode_limits(json_object_get(o, "limits"), &c->limits, e))
+		return -1;
+	if (get_ms(o, "timeout_ms", &c->timeout_ms, e) || get_ms(o, "ttl_ms", &c->ttl_ms, e) || get_ms(o, "idle_ms", &c->idle_ms, e) ||
+	    decode_labels(json_object_get(o, "labels"), &c->labels, e) || own_str(o, "workspace_path", &c->workspace_path, e) ||
+	    json_get_bool(o, "run", &c->run, e) || json_get_bool(o, "keep", &c->keep, e) || json_get_bool(o, "start", &c->start, e) ||
+	    get_umask(o, &c->umask_bits, &has_umask, e) || own_str(o, "caller_path", &c->caller_path, e))
+		return -1;
+	return decode_first_exec(o, c, e);
+}

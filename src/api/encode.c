@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/code.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include <string.h>
+
+static void str_or_null(struct jsonw *w, const char *key, const char *s)
+{
+	if (s) {
+		jw_kstr(w, key, s);
+		return;
+	}
+	jw_key(w, key);
+	jw_null(w);
+}
+
+static void time_or_null(struct jsonw *w, const char *key, uint64_t ms)
+{
+	char iso[32];
+	if (ms)
+		clock_iso(ms, iso);
+	str_or_null(w, key, ms ? iso : NULL);
+}
+
+static void labels(struct jsonw *w, char *const *v)
+{
+	jw_key(w, "labels");
+	jw_open(w, '{');
+	for (; *v; v++) {
+		auto_free char *key = xstrndup(*v, strcspn(*v, "="));
+		jw_kstr(w, key, *v + strlen(key) + 1);
+	}
+	jw_close(w, '}');
+}
+
+static void limits(struct jsonw *w, const struct limits *l)
+{
+	jw_key(w, "limits");
+	jw_open(w, '{');
+	jw_ku64(w, "cpus_milli", l->cpus_milli);
+	jw_ku64(w, "memory", l->memory);
+	jw_ku64(w, "pids", l->pids);
+	jw_ku64(w, "disk", l->disk);
+	jw_ku64(w, "files", l->files);
+	jw_ku64(w, "nofile", l->nofile);
+	jw_ku64(w, "output_cap", l->output_cap);
+	jw_close(w, '}');
+}
+
+static void mount(struct jsonw *w, const struct cell_mount *m, const char *kind)
+{
+	jw_open(w, '{');
+	str_or_null(w, "src", m->src[0] ? m->src : NULL);
+	jw_kstr(w, "dst", m->dst);
+	jw_kbool(w, "writable", m->writable);
+	jw_kstr(w, "kind", kind);
+	jw_close(w, '}');
+}
+
+static void mounts(struct jsonw *w, struct engine *g, const struct sandbox *s)
+{
+	const struct tools *t = engine_tools(g, s);
+	jw_key(w, "mounts");
+	jw_open(w, '[');
+	for (uint32_t i = 0; i < s->n_mounts; i++)
+		mount(w, &s->mounts[i], "asked");
+	for (uint32_t i = 0; i < t->n_mounts; i++)
+		mount(w, &t->mounts[i], t->mounts[i].src[0] ? "tools" : "hidden");
+	jw_close(w, ']');
+}
+
+static void isolation(struct jsonw *w, const struct sandbox *s)
+{
+	auto_buf struct buf b = BUF_INIT(65536);
+	if (s->has_isolation)
+		isolation_json(&b, &s->isolation);
+	jw_key(w, "isolation");
+	jw_raw(w, s->has_isolation ? buf_cstr(&b) : "{}");
+}
+
+static void base(struct jsonw *w, const struct sandbox *s)
+{
+	jw_key(w, "base");
+	jw_open(w, '{');
+	jw_kstr(w, "state", engine_base_state(s));
+	str_or_null(w, "head", s->head);
+	jw_close(w, '}');
+}
+
+void encode_sandbox_members(struct jsonw *w, struct engine *g, const struct sandbox *s)
+{
+	jw_kstr(w, "id", s->id);
+	str_or_null(w, "name", s->name);
+	jw_kstr(w, "state", state_name(s->state));
+	str_or_null(w, "reason", s->reason);
+	jw_kstr(w, "backend", "native");
+	jw_kstr(w, "profile", profile_name(s->profile));
+	jw_kstr(w, "image", s->image ? s->image : "host");
+	str_or_null(w, "repo", s->repo);
+	str_or_null(w, "ref", NULL);
+	base(w, s);
+	labels(w, s->labels);
+	jw_kstr(w, "owner", s->owner);
+	time_or_null(w, "created", s->created);
+	time_or_null(w, "used", s->used);
+	time_or_null(w, "expires", s->expires);
+	jw_key(w, "pending");
+	if (s->pending < 0)
+		jw_null(w);
+	else
+		jw_i64(w, s->pending);
+	isolation(w, s);
+	limits(w, &s->limits);
+	mounts(w, g, s);
+	jw_kstr(w, "workspace_path", s->ws_path);
+	jw_key(w, "size");
+	jw_null(w);
+}
+
+void encode_sandbox(struct jsonw *w, struct engine *g, const struct sandbox *s)
+{
+	jw_open(w, '{');
+	encode_sandbox_members(w, g, s);
+	jw_close(w, '}');
+}
+
+static void result(struct jsonw *w, const struct exec_row *x)
+{
+	const struct exec_result *r = &x->result;
+	time_or_null(w, "ended", x->running ? 0 : r->ended_unix_ms);
+	jw_key(w, "status");
+	if (x->running)
+		jw_null(w);
+	else
+		jw_u64(w, r->status);
+	jw_key(w, "signal");
+	if (x->running || !r->signal)
+		jw_null(w);
+	else
+		jw_u64(w, r->signal);
+	jw_kbool(w, "timed_out", r->timed_out);
+	str_or_null(w, "reason", r->reason);
+	jw_key(w, "bytes");
+	jw_open(w, '{');
+	jw_ku64(w, "stdout", r->out_bytes);
+	jw_ku64(w, "stderr", r->err_bytes);
+	jw_close(w, '}');
+}
+
+void encode_exec(struct jsonw *w, const struct exec_row *x)
+{
+	jw_open(w, '{');
+	jw_kstr(w, "id", x->id);
+	jw_kstr(w, "sandbox", x->sandbox);
+	jw_kstrv(w, "argv", x->argv);
+	str_or_null(w, "cwd", x->cwd);
+	str_or_null(w, "user", x->user);
+	jw_kbool(w, "tty", x->tty);
+	jw_key(w, "pid");
+	if (x->pid)
+		jw_u64(w, x->pid);
+	else
+		jw_null(w);
+	time_or_null(w, "started", x->started);
+	result(w, x);
+	jw_kstr(w, "state", x->running ? "running" : "exited");
+	jw_close(w, '}');
+}
+
+void encode_attach(struct jsonw *w, struct engine *g, const struct outcome *o)
+{
+	auto_free char *sock = engine_socket(g, o->sandbox->id);
+	if (!o->ticket) {
+		jw_null(w);
+		return;
+	}
+	jw_open(w, '{');
+	jw_kstr(w, "exec", o->exec_id);
+	jw_kstr(w, "socket", sock);
+	jw_kstr(w, "ticket", o->ticket);
+	jw_close(w, '}');
+}
+
+void encode_image(struct jsonw *w, const struct image_row *i)
+{
+	jw_open(w, '{');
+	jw_kstr(w, "id", i->id);
+	str_or_null(w, "name", i->name);
+	jw_kstr(w, "source", i->source);
+	jw_ku64(w, "bytes", i->bytes);
+	jw_ku64(w, "files", i->files);
+	time_or_null(w, "created", i->created);
+	jw_close(w, '}');
+}

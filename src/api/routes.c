@@ -1,0 +1,477 @@
+// SPDX-License-Identifier: Apache-2.0
+// The native API: one table, and a handler per row that decodes, asks the engine and encodes.
+#include "api/code.h"
+#include "api/server.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "model/msg.h"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SKEP_VERSION "0.1.0"
+
+static struct jsonw out(struct request *r)
+{
+	return (struct jsonw){.b = &r->answer};
+}
+
+// The end of most operations.
+static void done_sandbox(void *ctx, const struct err *e, const struct outcome *o)
+{
+	struct request *r = ctx;
+	struct jsonw w = out(r);
+	if (e) {
+		request_fail(r, e);
+		return;
+	}
+	encode_sandbox(&w, r->engine, o->sandbox);
+	request_answer(r, 200);
+}
+
+static void done_empty(void *ctx, const struct err *e, const struct outcome *o)
+{
+	(void)o;
+	if (e)
+		request_fail(ctx, e);
+	else
+		request_answer(ctx, 204);
+}
+
+static void put_exec(struct request *r, struct jsonw *w, const struct outcome *o)
+{
+	if (o->exec) {
+		jw_key(w, "exec");
+		encode_exec(w, o->exec);
+	}
+	jw_key(w, "attach");
+	encode_attach(w, r->engine, o);
+}
+
+static void done_create(void *ctx, const struct err *e, const struct outcome *o)
+{
+	struct request *r = ctx;
+	struct jsonw w = out(r);
+	if (e) {
+		request_fail(r, e);
+		return;
+	}
+	jw_open(&w, '{');
+	encode_sandbox_members(&w, r->engine, o->sandbox);
+	if (o->exec_id)
+		put_exec(r, &w, o);
+	jw_close(&w, '}');
+	request_answer(r, 201);
+}
+
+static void done_exec(void *ctx, const struct err *e, const struct outcome *o)
+{
+	struct request *r = ctx;
+	struct jsonw w = out(r);
+	if (e) {
+		request_fail(r, e);
+		return;
+	}
+	jw_open(&w, '{');
+	put_exec(r, &w, o);
+	jw_close(&w, '}');
+	request_answer(r, 201);
+}
+
+static void done_attach(void *ctx, const struct err *e, const struct outcome *o)
+{
+	struct request *r = ctx;
+	struct jsonw w = out(r);
+	if (e) {
+		request_fail(r, e);
+		return;
+	}
+	encode_attach(&w, r->engine, o);
+	request_answer(r, 200);
+}
+
+static void done_image(void *ctx, const struct err *e, const struct outcome *o)
+{
+	struct request *r = ctx;
+	struct jsonw w = out(r);
+	if (e) {
+		request_fail(r, e);
+		return;
+	}
+	encode_image(&w, o->image);
+	request_answer(r, 201);
+}
+
+static bool body_is_empty(struct request *r)
+{
+	static const char *const none[] = {NULL};
+	struct err e;
+	if (!json_only(r->json, none, &e))
+		return true;
+	request_fail(r, &e);
+	return false;
+}
+
+static bool get_offset(struct request *r, uint64_t *out_offset)
+{
+	struct err e;
+	const char *s = request_query(r, "offset");
+	*out_offset = 0;
+	if (!s || !str_to_u64(str_of(s), 0, INT64_MAX, out_offset))
+		return true;
+	err_set(&e, ERR_INVALID, "offset must be a whole number");
+	request_fail(r, &e);
+	return false;
+}
+
+static void get_version(struct request *r)
+{
+	struct jsonw w = out(r);
+	jw_open(&w, '{');
+	jw_kstr(&w, "version", SKEP_VERSION);
+	jw_ku64(&w, "protocol", PROTO_VERSION);
+	jw_ku64(&w, "pid", (uint64_t)getpid());
+	jw_close(&w, '}');
+	request_answer(r, 200);
+}
+
+static void post_sandbox(struct request *r)
+{
+	struct create c = {0};
+	struct err e;
+	if (decode_create(r->json, &c, &e)) {
+		create_done(&c);
+		request_fail(r, &e);
+		return;
+	}
+	engine_create(r->engine, &c, (struct done){done_create, r});
+}
+
+struct listing {
+	struct request *r;
+	struct jsonw w;
+	const char *label; // K=V, or NULL
+};
+
+static void list_sandbox(void *ctx, const struct sandbox *s)
+{
+	struct listing *l = ctx;
+	bool fits = !l->label;
+	for (char **v = s->labels; *v; v++)
+		fits |= l->label && !strcmp(*v, l->label);
+	if (fits)
+		encode_sandbox(&l->w, l->r->engine, s);
+}
+
+static struct listing list_begin(struct request *r, const char *key)
+{
+	struct listing l = {.r = r, .w = out(r)};
+	jw_open(&l.w, '{');
+	jw_key(&l.w, key);
+	jw_open(&l.w, '[');
+	return l;
+}
+
+static void list_end(struct listing *l)
+{
+	jw_close(&l->w, ']');
+	jw_close(&l->w, '}');
+	request_answer(l->r, 200);
+}
+
+static void get_sandboxes(struct request *r)
+{
+	struct listing l = list_begin(r, "sandboxes");
+	l.label = request_query(r, "label");
+	engine_each(r->engine, list_sandbox, &l);
+	list_end(&l);
+}
+
+static void get_sandbox(struct request *r)
+{
+	struct err e;
+	struct jsonw w = out(r);
+	const struct sandbox *s = engine_get(r->engine, r->parts[0], &e);
+	if (!s) {
+		request_fail(r, &e);
+		return;
+	}
+	encode_sandbox(&w, r->engine, s);
+	request_answer(r, 200);
+}
+
+static void delete_sandbox(struct request *r)
+{
+	const char *force = request_query(r, "force");
+	bool forced = force && strcmp(force, "0") && strcmp(force, "false");
+	engine_remove(r->engine, r->parts[0], forced, (struct done){done_empty, r});
+}
+
+static void post_start(struct request *r)
+{
+	if (body_is_empty(r))
+		engine_start(r->engine, r->parts[0], (struct done){done_sandbox, r});
+}
+
+static void post_stop(struct request *r)
+{
+	if (body_is_empty(r))
+		engine_stop(r->engine, r->parts[0], (struct done){done_sandbox, r});
+}
+
+static void post_pause(struct request *r)
+{
+	if (body_is_empty(r))
+		engine_pause(r->engine, r->parts[0], true, (struct done){done_sandbox, r});
+}
+
+static void post_resume(struct request *r)
+{
+	if (body_is_empty(r))
+		engine_pause(r->engine, r->parts[0], false, (struct done){done_sandbox, r});
+}
+
+static void begin_exec(struct request *r, int (*decode)(const json_t *, struct exec_request *, struct err *))
+{
+	struct exec_request x = {0};
+	struct err e;
+	if (decode(r->json, &x, &e)) {
+		exec_request_done(&x);
+		request_fail(r, &e);
+		return;
+	}
+	engine_exec(r->engine, r->parts[0], &x, (struct done){done_exec, r});
+}
+
+static void post_exec(struct request *r)
+{
+	begin_exec(r, decode_exec);
+}
+
+static void post_job(struct request *r)
+{
+	begin_exec(r, decode_job);
+}
+
+static void list_exec(void *ctx, const struct exec_row *x)
+{
+	encode_exec(&((struct listing *)ctx)->w, x);
+}
+
+static void get_execs(struct request *r)
+{
+	struct err e;
+	struct listing l = list_begin(r, "execs");
+	if (engine_execs(r->engine, r->n_parts ? r->parts[0] : NULL, list_exec, &l, &e))
+		request_fail(r, &e);
+	else
+		list_end(&l);
+}
+
+static void get_exec(struct request *r)
+{
+	struct err e;
+	struct exec_row x;
+	struct jsonw w = out(r);
+	if (engine_exec_get(r->engine, r->parts[0], &x, &e)) {
+		request_fail(r, &e);
+		return;
+	}
+	encode_exec(&w, &x);
+	exec_row_done(&x);
+	request_answer(r, 200);
+}
+
+static void post_attach(struct request *r)
+{
+	if (body_is_empty(r))
+		engine_attach(r->engine, r->parts[0], (struct done){done_attach, r});
+}
+
+static void post_kill(struct request *r)
+{
+	static const char *const known[] = {"signal", NULL};
+	struct err e;
+	uint64_t signal = 15;
+	if (json_only(r->json, known, &e) || json_get_u64(r->json, "signal", &signal, &e)) {
+		request_fail(r, &e);
+	} else if (signal < 1 || signal > 64) {
+		err_set(&e, ERR_INVALID, "signal must be 1 to 64");
+		request_fail(r, &e);
+	} else {
+		engine_kill(r->engine, r->parts[0], (uint32_t)signal, (struct done){done_empty, r});
+	}
+}
+
+static void number(char out_text[24], uint64_t v)
+{
+	if (fmt_to(out_text, 24, "%llu", (unsigned long long)v))
+		out_text[0] = 0;
+}
+
+static void get_output(struct request *r)
+{
+	struct err e;
+	uint64_t offset, first, end;
+	const char *stream = request_query(r, "stream");
+	if (!get_offset(r, &offset))
+		return;
+	r->answer.max = ANSWER_MAX;
+	if (engine_output(r->engine, r->parts[0], stream ? stream : "stdout", offset, &r->answer, &first, &end, &e)) {
+		request_fail(r, &e);
+		return;
+	}
+	number(r->offset, first);
+	number(r->end, end);
+	r->type = "application/octet-stream";
+	request_answer(r, 200);
+}
+
+static void get_journal(struct request *r)
+{
+	struct err e;
+	uint64_t offset, end;
+	if (!get_offset(r, &offset))
+		return;
+	r->answer.max = ANSWER_MAX;
+	if (engine_journal(r->engine, r->parts[0], offset, &r->answer, &end, &e)) {
+		request_fail(r, &e);
+		return;
+	}
+	number(r->end, end);
+	r->type = "application/x-ndjson";
+	request_answer(r, 200);
+}
+
+static void get_verify(struct request *r)
+{
+	struct err e;
+	struct journal_report rep = {0};
+	struct jsonw w = out(r);
+	if (engine_journal_verify(r->engine, r->parts[0], &rep, &e)) {
+		request_fail(r, &e);
+		return;
+	}
+	jw_open(&w, '{');
+	jw_kbool(&w, "ok", rep.ok);
+	jw_ku64(&w, "events", rep.events);
+	if (!rep.ok)
+		jw_ku64(&w, "line", rep.line);
+	if (!rep.ok || rep.torn)
+		jw_kstr(&w, "reason", rep.reason);
+	jw_close(&w, '}');
+	request_answer(r, 200);
+}
+
+static void list_image(void *ctx, const struct image_row *i)
+{
+	encode_image(&((struct listing *)ctx)->w, i);
+}
+
+static void get_images(struct request *r)
+{
+	struct err e;
+	struct listing l = list_begin(r, "images");
+	if (engine_images(r->engine, list_image, &l, &e))
+		request_fail(r, &e);
+	else
+		list_end(&l);
+}
+
+static void get_image(struct request *r)
+{
+	struct err e;
+	struct image_row i;
+	struct jsonw w = out(r);
+	if (engine_image_get(r->engine, r->parts[0], &i, &e)) {
+		request_fail(r, &e);
+		return;
+	}
+	encode_image(&w, &i);
+	image_row_done(&i);
+	request_answer(r, 200);
+}
+
+static void post_image(struct request *r)
+{
+	static const char *const known[] = {"source", "name", NULL};
+	struct err e;
+	const char *source, *name;
+	if (json_only(r->json, known, &e) || json_get_str(r->json, "source", &source, &e) || json_get_str(r->json, "name", &name, &e))
+		request_fail(r, &e);
+	else
+		engine_image_import(r->engine, source ? source : "", name, (struct done){done_image, r});
+}
+
+static void delete_image(struct request *r)
+{
+	engine_image_remove(r->engine, r->parts[0], (struct done){done_empty, r});
+}
+
+static void done_gc(void *ctx, const struct err *e, const struct gc_item *items, size_t n)
+{
+	struct request *r = ctx;
+	if (e) {
+		request_fail(r, e);
+		return;
+	}
+	struct listing l = list_begin(r, "items");
+	for (size_t i = 0; i < n; i++) {
+		jw_open(&l.w, '{');
+		jw_kstr(&l.w, "what", items[i].what);
+		jw_kstr(&l.w, "why", items[i].why);
+		jw_ku64(&l.w, "bytes", items[i].bytes);
+		jw_kbool(&l.w, "done", items[i].done);
+		jw_close(&l.w, '}');
+	}
+	list_end(&l);
+}
+
+static void post_gc(struct request *r)
+{
+	static const char *const known[] = {"dry_run", NULL};
+	struct err e;
+	bool dry = false;
+	if (json_only(r->json, known, &e) || json_get_bool(r->json, "dry_run", &dry, &e))
+		request_fail(r, &e);
+	else
+		engine_gc(r->engine, dry, (struct gc_done){done_gc, r});
+}
+
+static void post_shutdown(struct request *r)
+{
+	if (!body_is_empty(r))
+		return;
+	server_shutdown(r->server);
+	request_answer(r, 204);
+}
+
+const struct route api_routes[] = {
+	{"GET", "/v1/version", false, get_version},
+	{"POST", "/v1/sandboxes", true, post_sandbox},
+	{"GET", "/v1/sandboxes", false, get_sandboxes},
+	{"GET", "/v1/sandboxes/{}", false, get_sandbox},
+	{"DELETE", "/v1/sandboxes/{}", false, delete_sandbox},
+	{"POST", "/v1/sandboxes/{}/start", true, post_start},
+	{"POST", "/v1/sandboxes/{}/stop", true, post_stop},
+	{"POST", "/v1/sandboxes/{}/pause", true, post_pause},
+	{"POST", "/v1/sandboxes/{}/resume", true, post_resume},
+	{"POST", "/v1/sandboxes/{}/execs", true, post_exec},
+	{"GET", "/v1/sandboxes/{}/execs", false, get_execs},
+	{"POST", "/v1/sandboxes/{}/jobs", true, post_job},
+	{"GET", "/v1/sandboxes/{}/journal", false, get_journal},
+	{"GET", "/v1/sandboxes/{}/journal/verify", false, get_verify},
+	{"GET", "/v1/execs", false, get_execs},
+	{"GET", "/v1/execs/{}", false, get_exec},
+	{"POST", "/v1/execs/{}/attach", true, post_attach},
+	{"POST", "/v1/execs/{}/kill", true, post_kill},
+	{"GET", "/v1/execs/{}/output", false, get_output},
+	{"GET", "/v1/images", false, get_images},
+	{"POST", "/v1/images", true, post_image},
+	{"GET", "/v1/images/{}", false, get_image},
+	{"DELETE", "/v1/images/{}", false, delete_image},
+	{"POST", "/v1/gc", true, post_gc},
+	{"POST", "/v1/shutdown", true, post_shutdown},
+	{NULL, NULL, false, NULL},
+};

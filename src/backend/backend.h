@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// What makes cells. The engine asks facts, never the name, and sees no descriptor and no channel.
+//
+// Everything is asynchronous: an operation returns at once and its outcome comes from the loop later, never
+// from inside the call. A cell handle is owned by the backend: it is void after up() reported an error, or
+// after gone().
+#pragma once
+#include "base/sha256.h"
+#include "model/spec.h"
+
+struct cell;
+struct backend;
+
+struct reply {
+	void (*fn)(void *ctx, const struct err *e); // e NULL = done
+	void *ctx;
+};
+
+struct cell_up {
+	uint32_t pid;
+	uint64_t start; // with pid, the identity of the cell's process
+	bool paused;
+	struct isolation isolation; // the callee may take it (and zero it here)
+	uint64_t seq;		    // journal head
+	char head[SHA256_HEX];
+};
+
+struct cell_end {
+	bool died; // without a word: what follows is unknown
+	const char *reason;
+	int64_t pending; // changed paths, -1 = not known
+	bool removed;	 // its writable layer was renamed to .gone-LAYER, for us to remove
+	uint64_t seq;
+	char head[SHA256_HEX];
+};
+
+// Events of one cell, embedded in its owner.
+struct cell_watcher {
+	void (*up)(struct cell_watcher *w, struct cell_up *up, const struct err *e); // e: it did not start
+	void (*started)(struct cell_watcher *w, const char *exec, uint32_t pid);
+	void (*exited)(struct cell_watcher *w, const char *exec, const struct exec_result *r);
+	void (*hit)(struct cell_watcher *w, const char *limit, const char *message);
+	void (*paused)(struct cell_watcher *w, bool paused);
+	void (*gone)(struct cell_watcher *w, const struct cell_end *end);
+};
+
+struct backend_ops {
+	// fresh: the layer does not exist yet, the backend makes it.
+	struct cell *(*start)(struct backend *b, const struct cell_spec *spec, bool fresh, struct cell_watcher *w);
+	// A cell that outlived the daemon before us.
+	struct cell *(*adopt)(struct backend *b, const char *sandbox, const char *key, struct cell_watcher *w);
+	void (*exec)(struct cell *c, const struct exec_spec *x, const char *ticket, struct reply r);
+	void (*ticket)(struct cell *c, const char *exec, const char *ticket, struct reply r);
+	void (*kill)(struct cell *c, const char *exec, uint32_t signal, struct reply r);
+	void (*pause)(struct cell *c, bool on, struct reply r);
+	void (*event)(struct cell *c, const char *type, const char *by, const char *body, struct reply r);
+	void (*stop)(struct cell *c, uint32_t grace_ms, bool remove_layer); // the outcome is gone()
+	// Directories, named from SKEP_HOME on, which may hold files of other uids.
+	void (*remove)(struct backend *b, char *const *dirs, struct reply r);
+	void (*free)(struct backend *b); // lets go of every cell; they live on
+};
+
+struct backend {
+	const char *name;
+	bool can_pause;
+	uint64_t slots_since; // Unix ms: layers made later may be waiting for a sandbox
+	const struct backend_ops *ops;
+};
+
+// The native backend: namespaces, through skep-cell. All strings are copied.
+struct loop;
+struct native_config {
+	const char *skep_home, *home;
+	const char *cell_program; // skep-cell, absolute
+	int nursery_fd;		  // -1: spawn the nursery; else speak to the one at this end (taken)
+};
+struct backend *backend_native_new(struct loop *l, const struct native_config *cfg, struct err *e) MUST_USE;

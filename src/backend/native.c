@@ -1,0 +1,476 @@
+// SPDX-License-Identifier: Apache-2.0
+// Channel K: one struct cell per slot or live cell.
+#include "backend/native_int.h"
+
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "model/msg.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define START_MS 60000 // the first root cell of a host builds its ownership layer
+#define ADOPT_MS 5000
+
+uint32_t request_add(struct request **list, uint32_t *last_id, struct reply r)
+{
+	struct request *q = xcalloc(1, sizeof *q);
+	*q = (struct request){.id = ++*last_id, .reply = r, .next = *list};
+	*list = q;
+	return q->id;
+}
+
+bool request_end(struct request **list, uint32_t id, const struct err *e)
+{
+	for (; *list; list = &(*list)->next) {
+		struct request *q = *list;
+		if (q->id != id)
+			continue;
+		*list = q->next;
+		if (q->reply.fn)
+			q->reply.fn(q->reply.ctx, e);
+		buf_done(&q->again);
+		free(q);
+		return true;
+	}
+	return false;
+}
+
+void request_end_all(struct request **list, const struct err *e)
+{
+	while (*list)
+		request_end(list, (*list)->id, e);
+}
+
+void frame_err(const struct frame *f, struct err *out)
+{
+	struct wire w = {.p = f->p, .n = f->n};
+	uint32_t kind = wire_get_u32(&w), sys = wire_get_u32(&w);
+	auto_free char *msg = wire_get_str(&w);
+	err_set(out, kind && kind < ERR_KINDS ? (enum err_kind)kind : ERR_SYSTEM, "%s", msg ? msg : "malformed error report");
+	out->sys = (int)sys;
+}
+
+// Whoever asked may be gone already: nobody is told.
+static void requests_drop(struct request **list)
+{
+	while (*list) {
+		(*list)->reply.fn = NULL;
+		request_end(list, (*list)->id, NULL);
+	}
+}
+
+static void cell_free(void *p)
+{
+	struct cell *c = p;
+	requests_drop(&c->requests);
+	buf_done(&c->spec);
+	free(c);
+}
+
+struct cell *cell_new(struct native *n, enum cell_phase phase)
+{
+	struct cell *c = xcalloc(1, sizeof *c);
+	c->n = n;
+	c->phase = phase;
+	c->ch.fd = c->ch.w.fd = -1;
+	c->spec = BUF_INIT(FRAME_MAX);
+	c->all = n->cells;
+	n->cells = c;
+	return c;
+}
+
+void cell_bury(struct cell *c)
+{
+	for (struct cell **p = &c->n->cells; *p; p = &(*p)->all)
+		if (*p == c) {
+			*p = c->all;
+			break;
+		}
+	c->phase = CELL_OVER;
+	timer_clear(c->n->loop, &c->timer);
+	chan_close(&c->ch);
+	loop_bury(c->n->loop, c, cell_free);
+}
+
+static void start_failed(struct cell *c, const struct err *e)
+{
+	struct err copy = *e;
+	cell_bury(c);
+	c->w->up(c->w, NULL, &copy);
+}
+
+static void on_timer(struct timer *t)
+{
+	struct cell *c = container_of(t, struct cell, timer);
+	if (c->fail.kind == ERR_NONE)
+		err_set(&c->fail, ERR_TIMEOUT, "the cell did not come up in time");
+	nursery_forget(c->n, c);
+	start_failed(c, &c->fail);
+}
+
+static void deadline(struct cell *c, uint64_t ms)
+{
+	c->timer.fn = on_timer;
+	timer_set(c->n->loop, &c->timer, ms);
+}
+
+void cell_fail_later(struct cell *c, const struct err *e)
+{
+	c->fail = *e;
+	deadline(c, 0);
+}
+
+bool cell_begin(struct cell *c)
+{
+	c->phase = CELL_STARTING;
+	if (!chan_send_buf(&c->ch, M_SPEC, ++c->last_id, &c->spec))
+		return false;
+	buf_done(&c->spec);
+	return true;
+}
+
+static void on_up(struct cell *c, const struct frame *f)
+{
+	struct wire w = {.p = f->p, .n = f->n};
+	struct cell_up up = {.pid = wire_get_u32(&w)};
+	struct err e;
+	up.start = wire_get_u64(&w);
+	up.paused = wire_get_u8(&w);
+	int rc = isolation_read(&w, &up.isolation);
+	up.seq = wire_get_u64(&w);
+	auto_free char *head = wire_get_str(&w);
+	if (rc || w.bad || !head || fmt_to(up.head, sizeof up.head, "%s", head)) {
+		isolation_done(&up.isolation);
+		err_set(&e, ERR_BUG, "the cell's first report is malformed");
+		start_failed(c, &e);
+		return;
+	}
+	timer_clear(c->n->loop, &c->timer);
+	c->phase = CELL_UP;
+	c->w->up(c->w, &up, NULL);
+	isolation_done(&up.isolation);
+}
+
+static void on_started(struct cell *c, const struct frame *f)
+{
+	struct wire w = {.p = f->p, .n = f->n};
+	auto_free char *exec = wire_get_str(&w);
+	uint32_t pid = wire_get_u32(&w);
+	if (exec && !w.bad)
+		c->w->started(c->w, exec, pid);
+	request_end(&c->requests, f->id, NULL);
+}
+
+static void on_exited(struct cell *c, const struct frame *f)
+{
+	struct wire w = {.p = f->p, .n = f->n};
+	struct exec_result r;
+	auto_free char *exec = wire_get_str(&w);
+	if (!exec || exec_result_read(&w, &r))
+		return;
+	c->w->exited(c->w, exec, &r);
+	exec_result_done(&r);
+}
+
+static void cell_ended(struct cell *c, const struct cell_end *end)
+{
+	struct err e;
+	cell_bury(c);
+	err_set(&e, ERR_UNAVAILABLE, "the cell ended: %s", end->reason);
+	request_end_all(&c->requests, &e);
+	c->w->gone(c->w, end);
+}
+
+// The cell has let go of the journal and of its mounts; its process may stay a while for attached clients.
+static void on_end(struct cell *c, const struct frame *f)
+{
+	struct wire w = {.p = f->p, .n = f->n};
+	auto_free char *reason = wire_get_str(&w);
+	uint32_t pending = wire_get_u32(&w);
+	struct cell_end end = {.reason = reason, .pending = pending == UINT32_MAX ? -1 : (int64_t)pending};
+	end.removed = wire_get_u8(&w);
+	end.seq = wire_get_u64(&w);
+	auto_free char *head = wire_get_str(&w);
+	if (!w.bad && reason && head && !fmt_to(end.head, sizeof end.head, "%s", head))
+		cell_ended(c, &end);
+}
+
+static void on_hit(struct cell *c, const struct frame *f)
+{
+	struct wire w = {.p = f->p, .n = f->n};
+	auto_free char *limit = wire_get_str(&w), *message = wire_get_str(&w);
+	if (limit && message)
+		c->w->hit(c->w, limit, message);
+}
+
+static void on_refusal(struct cell *c, const struct frame *f)
+{
+	struct err e;
+	frame_err(f, &e);
+	if (c->phase == CELL_STARTING)
+		start_failed(c, &e);
+	else if (c->phase == CELL_WARM)
+		log_line(LOG_WARN, "a warm slot failed: %s", e.msg); // and ends: on_close
+	else
+		request_end(&c->requests, f->id, &e);
+}
+
+static void on_frame(struct chan *ch, struct frame *f)
+{
+	struct cell *c = container_of(ch, struct cell, ch);
+	if (f->type == M_UP && c->phase == CELL_STARTING)
+		on_up(c, f);
+	else if (f->type == M_ERR)
+		on_refusal(c, f);
+	else if (c->phase != CELL_UP)
+		log_line(LOG_WARN, "frame %u from a cell that is not up", f->type);
+	else if (f->type == M_STARTED)
+		on_started(c, f);
+	else if (f->type == M_EXITED)
+		on_exited(c, f);
+	else if (f->type == M_OK)
+		request_end(&c->requests, f->id, NULL);
+	else if (f->type == M_GONE)
+		on_end(c, f);
+	else if (f->type == M_HIT)
+		on_hit(c, f);
+	else if (f->type == M_PAUSED && f->n == 1)
+		c->w->paused(c->w, f->p[0]);
+}
+
+static void on_close(struct chan *ch)
+{
+	struct cell *c = container_of(ch, struct cell, ch);
+	struct err e;
+	if (c->phase == CELL_WARM) {
+		nursery_slot_died(c->n, c);
+		cell_bury(c);
+	} else if (c->phase == CELL_STARTING) {
+		err_set(&e, ERR_UNAVAILABLE, "the cell died while it was being started");
+		start_failed(c, &e);
+	} else if (c->phase == CELL_UP) {
+		cell_ended(c, &(struct cell_end){.died = true, .reason = "died", .pending = -1});
+	}
+}
+
+int cell_connect(struct cell *c, int fd, struct err *e)
+{
+	chan_init(&c->ch, fd);
+	c->ch.on_frame = on_frame;
+	c->ch.on_close = on_close;
+	if (!chan_attach(&c->ch, c->n->loop, e))
+		return 0;
+	chan_close(&c->ch);
+	return -1;
+}
+
+static struct native *native_of(struct backend *b)
+{
+	return container_of(b, struct native, b);
+}
+
+static struct cell *take_slot(struct native *n, const struct buf *spec)
+{
+	struct cell *c;
+	while ((c = nursery_take_warm(n))) {
+		buf_add(&c->spec, spec->p, spec->n);
+		if (cell_begin(c))
+			return c;
+		cell_bury(c);
+	}
+	return NULL;
+}
+
+static int make_layer(const char *layer, struct err *e)
+{
+	static const char *const parts[] = {"", "/ws", "/home", "/root", "/work"};
+	for (size_t i = 0; i < countof(parts); i++) {
+		auto_free char *dir = xasprintf("%s%s", layer, parts[i]);
+		if (mkdir(dir, 0700) && errno != EEXIST)
+			return err_sys(e, "make %s", dir);
+	}
+	return 0;
+}
+
+// A warm slot brings a new layer of its own: it fits only a sandbox that has none yet.
+static bool fits_warm(const struct cell_spec *s, bool fresh)
+{
+	return fresh && s->profile == PROFILE_USER && !s->image && !s->nested && !s->maintenance;
+}
+
+static struct cell *native_start(struct backend *b, const struct cell_spec *spec, bool fresh, struct cell_watcher *w)
+{
+	struct native *n = native_of(b);
+	struct err e;
+	auto_buf struct buf wire = BUF_INIT(FRAME_MAX);
+	cell_spec_write(&wire, spec);
+	bool warm_ok = fits_warm(spec, fresh);
+	struct cell *c = warm_ok && !wire.overflow ? take_slot(n, &wire) : NULL;
+	if (c) {
+		c->w = w;
+		deadline(c, START_MS);
+		nursery_refill_soon(n);
+		return c;
+	}
+	c = cell_new(n, CELL_WAITING);
+	c->w = w;
+	c->profile = spec->profile;
+	c->warm_ok = warm_ok;
+	int rc = wire.overflow ? err_set(&e, ERR_LIMIT, "the request is too large for a cell") : 0;
+	if (!rc && fresh && !warm_ok)
+		rc = make_layer(spec->layer, &e);
+	if (rc) {
+		cell_fail_later(c, &e);
+		return c;
+	}
+	c->spec = wire;
+	wire = BUF_INIT(0);
+	deadline(c, START_MS);
+	nursery_want(n, c);
+	return c;
+}
+
+static struct cell *native_adopt(struct backend *b, const char *sandbox, const char *key, struct cell_watcher *w)
+{
+	struct native *n = native_of(b);
+	struct err e;
+	auto_free char *name = xasprintf("%s.sock", sandbox);
+	auto_buf struct buf hello = BUF_INIT(256);
+	struct cell *c = cell_new(n, CELL_STARTING);
+	c->w = w;
+	int fd = fs_unix_connect(n->cells_dir, name, &e);
+	if (fd < 0 || cell_connect(c, fd, &e)) {
+		cell_fail_later(c, &e);
+		return c;
+	}
+	wire_u32(&hello, PROTO_VERSION);
+	wire_u8(&hello, ROLE_CONTROL);
+	wire_str(&hello, key);
+	wire_u64(&hello, 0);
+	wire_u64(&hello, 0);
+	deadline(c, ADOPT_MS);
+	chan_send_buf(&c->ch, M_HELLO, ++c->last_id, &hello); // a failure closes the channel: on_close tells
+	return c;
+}
+
+static void ask(struct cell *c, uint8_t type, const struct buf *b, struct reply r)
+{
+	uint32_t id = request_add(&c->requests, &c->last_id, r);
+	if (b->overflow)
+		chan_send(&c->ch, type, 0, id, NULL, 0); // malformed on purpose: the cell answers with INVALID
+	else
+		chan_send_buf(&c->ch, type, id, b);
+}
+
+static void native_exec(struct cell *c, const struct exec_spec *x, const char *ticket, struct reply r)
+{
+	auto_buf struct buf b = BUF_INIT(FRAME_MAX);
+	exec_spec_write(&b, x);
+	wire_str(&b, ticket);
+	ask(c, M_EXEC, &b, r);
+}
+
+static void native_ticket(struct cell *c, const char *exec, const char *ticket, struct reply r)
+{
+	auto_buf struct buf b = BUF_INIT(256);
+	wire_str(&b, exec);
+	wire_str(&b, ticket);
+	ask(c, M_TICKET, &b, r);
+}
+
+static void native_kill(struct cell *c, const char *exec, uint32_t signal, struct reply r)
+{
+	auto_buf struct buf b = BUF_INIT(256);
+	wire_str(&b, exec);
+	wire_u32(&b, signal);
+	ask(c, M_KILL, &b, r);
+}
+
+static void native_pause(struct cell *c, bool on, struct reply r)
+{
+	struct buf none = BUF_INIT(0);
+	ask(c, on ? M_PAUSE : M_RESUME, &none, r);
+}
+
+static void native_event(struct cell *c, const char *type, const char *by, const char *body, struct reply r)
+{
+	auto_buf struct buf b = BUF_INIT(FRAME_MAX);
+	wire_str(&b, type);
+	wire_str(&b, by);
+	wire_str(&b, body);
+	ask(c, M_EVENT, &b, r);
+}
+
+static void native_stop(struct cell *c, uint32_t grace_ms, bool remove_layer)
+{
+	auto_buf struct buf b = BUF_INIT(16);
+	wire_u32(&b, grace_ms);
+	wire_u8(&b, remove_layer);
+	chan_send_buf(&c->ch, M_STOP, ++c->last_id, &b);
+}
+
+static void native_remove(struct backend *b, char *const *dirs, struct reply r)
+{
+	struct native *n = native_of(b);
+	uint32_t id = request_add(&n->removals, &n->last_id, r);
+	n->removals->again = BUF_INIT(FRAME_MAX);
+	char **paths = NULL;
+	for (char *const *d = dirs; *d; d++) {
+		auto_free char *path = xasprintf("%s/%s", n->skep_home, *d);
+		strv_add(&paths, path);
+	}
+	wire_strv(&n->removals->again, paths);
+	strv_free(paths);
+	if (n->connected)
+		chan_send_buf(&n->ch, M_REMOVE, id, &n->removals->again);
+}
+
+static void native_free(struct backend *b)
+{
+	struct native *n = native_of(b);
+	nursery_close(n);
+	requests_drop(&n->removals);
+	while (n->cells)
+		cell_bury(n->cells); // the cells themselves live on
+	close_fd(&n->cells_dir);
+	free(n->skep_home);
+	free(n->home);
+	free(n->cell_program);
+	free(n);
+}
+
+static const struct backend_ops native_ops = {
+	.start = native_start,
+	.adopt = native_adopt,
+	.exec = native_exec,
+	.ticket = native_ticket,
+	.kill = native_kill,
+	.pause = native_pause,
+	.event = native_event,
+	.stop = native_stop,
+	.remove = native_remove,
+	.free = native_free,
+};
+
+struct backend *backend_native_new(struct loop *l, const struct native_config *cfg, struct err *e)
+{
+	struct native *n = xcalloc(1, sizeof *n);
+	n->b = (struct backend){.name = "native", .can_pause = true, .ops = &native_ops};
+	n->loop = l;
+	n->skep_home = xstrdup(cfg->skep_home);
+	n->home = xstrdup(cfg->home);
+	n->cell_program = xstrdup(cfg->cell_program);
+	auto_free char *cells = xasprintf("%s/run/cells", cfg->skep_home);
+	n->cells_dir = fs_open(AT_FDCWD, cells, O_RDONLY | O_DIRECTORY, 0, e);
+	n->child.fd = -1;
+	if (n->cells_dir < 0 || nursery_open(n, cfg->nursery_fd, e)) {
+		native_free(&n->b);
+		return NULL;
+	}
+	return &n->b;
+}

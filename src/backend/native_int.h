@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inside the native backend: nursery.c keeps the slots coming, native.c speaks to cells.
+#pragma once
+#include "backend/backend.h"
+#include "base/chan.h"
+
+#define WARM_MIN 4
+#define WARM_MAX 16
+
+enum cell_phase {
+	CELL_WAITING,  // wants a slot, no channel yet
+	CELL_WARM,     // a slot in the pool, nothing of any sandbox in it
+	CELL_STARTING, // spec or HELLO sent, M_UP not yet seen
+	CELL_UP,
+	CELL_OVER, // reported, waits to be freed
+};
+
+struct request {
+	uint32_t id;
+	struct reply reply;
+	struct request *next;
+	struct buf again; // payload of a request that is repeated when the nursery comes back
+};
+
+struct cell {
+	struct native *n;
+	struct chan ch;
+	enum cell_phase phase;
+	struct cell_watcher *w;
+	struct cell *next;	// in the list of its phase (waiting, warm)
+	struct cell *all;	// in the list of all
+	struct buf spec;	// encoded, until a slot took it
+	enum profile profile;
+	bool warm_ok;		// a slot of the pool will do
+	uint32_t want_id;	// its own M_WANT, 0 = waits for the pool
+	uint32_t last_id;
+	struct request *requests;
+	struct timer timer;	// deadline of the start, or a failure to be told from the loop
+	struct err fail;	// kind NONE: none yet
+};
+
+struct native {
+	struct backend b;
+	struct loop *loop;
+	char *skep_home, *home, *cell_program;
+	int cells_dir; // run/cells
+	struct chan ch; // to the nursery
+	bool connected;
+	pid_t pid;
+	struct watch child;
+	struct timer respawn, refill, soon;
+	uint64_t backoff_ms;
+	struct err last; // why the nursery could not start; kind NONE = not told
+	int failures; // starts of the nursery in a row that gave no slot
+	uint32_t last_id;
+	struct cell *warm, *waiting, *cells;
+	int n_warm, n_asked, want;
+	struct timer shrink;
+	struct request *removals;
+};
+
+int nursery_open(struct native *n, int fd, struct err *e) MUST_USE; // fd -1: spawn
+void nursery_close(struct native *n);
+// Gives c (CELL_WAITING) a slot, at once or later: cell_begin is called with c in place.
+void nursery_want(struct native *n, struct cell *c);
+struct cell *nursery_take_warm(struct native *n); // NULL when the pool is empty
+void nursery_forget(struct native *n, struct cell *c); // leaves the pool or the queue
+void nursery_refill(struct native *n);
+void nursery_refill_soon(struct native *n); // when the cell just started no longer needs the processor
+void nursery_slot_died(struct native *n, struct cell *c); // a warm one
+
+void cell_bury(struct cell *c); // closes it now, frees it after the batch
+struct cell *cell_new(struct native *n, enum cell_phase phase);
+int cell_connect(struct cell *c, int fd, struct err *e) MUST_USE; // takes fd
+bool cell_begin(struct cell *c);	// sends the spec over its channel; false when the slot is dead
+void cell_fail_later(struct cell *c, const struct err *e);
+
+uint32_t request_add(struct request **list, uint32_t *last_id, struct reply r);
+bool request_end(struct request **list, uint32_t id, const struct err *e); // false when there is none
+void request_end_all(struct request **list, const struct err *e);
+void frame_err(const struct frame *f, struct err *out); // decodes M_ERR

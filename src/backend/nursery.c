@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+// The nursery process and the pool of warm slots. A slot taken is asked for again at once; the pool grows
+// while creates outrun it and shrinks when they stop. When the nursery dies it is started again with a
+// growing pause; slots without a spec died with it.
+#include "backend/native_int.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/proc.h"
+#include "model/msg.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define BACKOFF_MIN_MS 50
+#define BACKOFF_MAX_MS 5000
+#define FAILURES_MAX 3 // then waiting starts are told
+#define REFILL_PAUSE_MS 1000
+#define SHRINK_MS 10000
+#define SOON_MS 3 // after a slot was taken, while others are left
+
+static void list_add(struct cell **list, struct cell *c)
+{
+	while (*list)
+		list = &(*list)->next;
+	c->next = NULL;
+	*list = c;
+}
+
+static bool list_del(struct cell **list, struct cell *c)
+{
+	for (; *list; list = &(*list)->next)
+		if (*list == c) {
+			*list = c->next;
+			return true;
+		}
+	return false;
+}
+
+void nursery_forget(struct native *n, struct cell *c)
+{
+	if (list_del(&n->warm, c))
+		n->n_warm--;
+	list_del(&n->waiting, c);
+}
+
+static void send_want(struct native *n, uint32_t id, enum profile p, bool warm)
+{
+	uint8_t payload[2] = {p, warm};
+	chan_send(&n->ch, M_WANT, 0, id, payload, sizeof payload);
+}
+
+static int waiting_for_pool(const struct native *n)
+{
+	int k = 0;
+	for (const struct cell *c = n->waiting; c; c = c->next)
+		k += c->warm_ok;
+	return k;
+}
+
+void nursery_refill(struct native *n)
+{
+	if (!n->connected || n->refill.at_ms)
+		return;
+	int target = n->want + waiting_for_pool(n);
+	for (; n->n_warm + n->n_asked < target; n->n_asked++)
+		send_want(n, ++n->last_id, PROFILE_USER, true);
+}
+
+void nursery_refill_soon(struct native *n)
+{
+	if (n->n_warm < 2)
+		nursery_refill(n);
+	else if (!n->soon.at_ms)
+		timer_set(n->loop, &n->soon, SOON_MS);
+}
+
+static void on_soon(struct timer *t)
+{
+	nursery_refill(container_of(t, struct native, soon));
+}
+
+// One that dies by itself will often be followed by others: no hurry to ask for the next.
+void nursery_slot_died(struct native *n, struct cell *c)
+{
+	nursery_forget(n, c);
+	if (n->connected && !n->refill.at_ms)
+		timer_set(n->loop, &n->refill, REFILL_PAUSE_MS);
+}
+
+static void on_refill(struct timer *t)
+{
+	nursery_refill(container_of(t, struct native, refill));
+}
+
+static void on_shrink(struct timer *t)
+{
+	struct native *n = container_of(t, struct native, shrink);
+	n->want = WARM_MIN;
+	while (n->n_warm > n->want) {
+		struct cell *c = n->warm;
+		nursery_forget(n, c);
+		cell_bury(c); // a slot ends with its channel
+	}
+}
+
+struct cell *nursery_take_warm(struct native *n)
+{
+	struct cell *c = n->warm;
+	if (c)
+		nursery_forget(n, c);
+	if (!n->warm && n->want < WARM_MAX)
+		n->want *= 2;
+	if (n->want > WARM_MIN)
+		timer_set(n->loop, &n->shrink, SHRINK_MS);
+	return c;
+}
+
+void nursery_want(struct native *n, struct cell *c)
+{
+	list_add(&n->waiting, c);
+	if (!n->connected)
+		return; // asked when it is back
+	if (c->warm_ok) {
+		nursery_refill(n);
+		return;
+	}
+	c->want_id = ++n->last_id;
+	send_want(n, c->want_id, c->profile, false);
+}
+
+static void fail_waiting(struct native *n, const struct err *e, bool pool_only)
+{
+	for (struct cell *c = n->waiting, *next; c; c = next) {
+		next = c->next;
+		if (pool_only && !c->warm_ok)
+			continue;
+		list_del(&n->waiting, c);
+		cell_fail_later(c, e);
+	}
+}
+
+static struct cell *waiting_with(struct native *n, uint32_t id)
+{
+	for (struct cell *c = n->waiting; c; c = c->next)
+		if (c->want_id == id)
+			return c;
+	return NULL;
+}
+
+// A slot for a waiting start. When the slot is dead already the start waits for another one.
+static void give(struct native *n, struct cell *c, int fd)
+{
+	struct err e;
+	list_del(&n->waiting, c);
+	if (cell_connect(c, fd, &e)) {
+		cell_fail_later(c, &e);
+		return;
+	}
+	if (!cell_begin(c)) {
+		chan_close(&c->ch);
+		c->phase = CELL_WAITING;
+		nursery_want(n, c);
+	}
+}
+
+static void on_slot(struct native *n, struct frame *f)
+{
+	struct err e;
+	n->failures = 0;
+	n->backoff_ms = BACKOFF_MIN_MS;
+	struct cell *c = waiting_with(n, f->id);
+	if (c) {
+		give(n, c, take_fd(&f->fd));
+		return;
+	}
+	if (n->n_asked)
+		n->n_asked--;
+	for (c = n->waiting; c && !c->warm_ok; c = c->next)
+		;
+	if (c) {
+		give(n, c, take_fd(&f->fd));
+		nursery_refill(n);
+		return;
+	}
+	c = cell_new(n, CELL_WARM);
+	if (cell_connect(c, take_fd(&f->fd), &e)) {
+		log_line(LOG_WARN, "warm slot: %s", e.msg);
+		cell_bury(c);
+		return;
+	}
+	list_add(&n->warm, c);
+	n->n_warm++;
+}
+
+static void on_want_failed(struct native *n, const struct frame *f, const struct err *e)
+{
+	struct cell *c = waiting_with(n, f->id);
+	if (c) {
+		list_del(&n->waiting, c);
+		cell_fail_later(c, e);
+		return;
+	}
+	if (n->n_asked)
+		n->n_asked--;
+	log_line(LOG_WARN, "no warm slot: %s", e->msg);
+	fail_waiting(n, e, true);
+	timer_set(n->loop, &n->refill, REFILL_PAUSE_MS);
+}
+
+static void on_frame(struct chan *ch, struct frame *f)
+{
+	struct native *n = container_of(ch, struct native, ch);
+	struct err e;
+	if (f->type == M_SLOT && f->fd >= 0) {
+		on_slot(n, f);
+	} else if (f->type == M_OK) {
+		request_end(&n->removals, f->id, NULL);
+	} else if (f->type == M_ERR) {
+		frame_err(f, &e);
+		if (!f->id)
+			n->last = e; // it could not start and ends now
+		else if (!request_end(&n->removals, f->id, &e))
+			on_want_failed(n, f, &e);
+	} else {
+		log_line(LOG_WARN, "nursery: unexpected frame %u", f->type);
+	}
+}
+
+static void lost(struct native *n, const struct err *why)
+{
+	chan_close(&n->ch);
+	n->connected = false;
+	n->n_asked = 0;
+	for (struct cell *c = n->waiting; c; c = c->next)
+		c->want_id = 0;
+	if (++n->failures >= FAILURES_MAX) {
+		fail_waiting(n, why, false);
+		request_end_all(&n->removals, why);
+	}
+	log_line(LOG_WARN, "nursery: %s; next start in %llu ms", why->msg, (unsigned long long)n->backoff_ms);
+	timer_set(n->loop, &n->respawn, n->backoff_ms);
+	n->backoff_ms = n->backoff_ms * 2 > BACKOFF_MAX_MS ? BACKOFF_MAX_MS : n->backoff_ms * 2;
+}
+
+static void on_close(struct chan *ch)
+{
+	struct err e;
+	struct native *n = container_of(ch, struct native, ch);
+	err_set(&e, ERR_UNAVAILABLE, "the nursery ended");
+	if (n->last.kind != ERR_NONE)
+		e = n->last;
+	n->last.kind = ERR_NONE;
+	lost(n, &e);
+}
+
+static void on_child(struct watch *w, uint32_t events)
+{
+	(void)events;
+	struct native *n = container_of(w, struct native, child);
+	int fd = w->fd, status;
+	loop_del(n->loop, w);
+	close_fd(&fd);
+	if (n->pid > 0 && waitpid(n->pid, &status, WNOHANG) == n->pid)
+		log_line(LOG_WARN, "nursery process ended, wait status 0x%x", (unsigned)status);
+	n->pid = 0;
+}
+
+static int spawn(struct native *n, struct err *e)
+{
+	int sv[2];
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv))
+		return err_sys(e, "socketpair");
+	auto_fd int ours = sv[0], theirs = sv[1];
+	char arg0[] = "skep-cell", arg1[] = "--nursery", path[] = "PATH=/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin";
+	const char *injected = getenv("SKEP_FAULT"); // tests
+	auto_free char *fault = injected ? xasprintf("SKEP_FAULT=%s", injected) : NULL;
+	char *argv[] = {arg0, arg1, NULL}, *env[] = {path, fault, NULL};
+	struct proc_fd fds[] = {{theirs, 3}, {STDERR_FILENO, 2}};
+	struct proc_spec spec = {.path = n->cell_program, .argv = argv, .env = env, .fds = fds, .n_fds = 2, .new_session = true};
+	pid_t pid = proc_spawn(&spec, e);
+	if (pid < 0)
+		return -1;
+	n->pid = pid;
+	int pidfd = loop_pidfd(pid, e);
+	n->child.fn = on_child;
+	if (pidfd < 0 || loop_add(n->loop, &n->child, pidfd, LOOP_IN, e))
+		log_line(LOG_WARN, "nursery: %s", e->msg); // it will stay a zombie; slots work all the same
+	return take_fd(&ours);
+}
+
+static int greet(struct native *n, int fd, struct err *e)
+{
+	auto_buf struct buf b = BUF_INIT(65536);
+	char *none[] = {NULL};
+	chan_init(&n->ch, fd);
+	n->ch.on_frame = on_frame;
+	n->ch.on_close = on_close;
+	if (chan_attach(&n->ch, n->loop, e))
+		return -1;
+	wire_u32(&b, PROTO_VERSION);
+	wire_str(&b, n->skep_home);
+	wire_str(&b, n->home);
+	wire_strv(&b, none); // tool roots differ from caller to caller: they come as mounts of each spec
+	wire_strv(&b, none);
+	chan_send_buf(&n->ch, M_NURSERY, 0, &b);
+	n->connected = true;
+	n->b.slots_since = clock_unix_ms();
+	for (struct cell *c = n->waiting; c; c = c->next)
+		if (!c->warm_ok) {
+			c->want_id = ++n->last_id;
+			send_want(n, c->want_id, c->profile, false);
+		}
+	for (struct request *q = n->removals; q; q = q->next)
+		chan_send_buf(&n->ch, M_REMOVE, q->id, &q->again);
+	nursery_refill(n);
+	return 0;
+}
+
+static void on_respawn(struct timer *t)
+{
+	struct native *n = container_of(t, struct native, respawn);
+	struct err e;
+	int fd = spawn(n, &e);
+	if (fd < 0 || greet(n, fd, &e))
+		lost(n, &e);
+}
+
+int nursery_open(struct native *n, int fd, struct err *e)
+{
+	n->want = WARM_MIN;
+	n->backoff_ms = BACKOFF_MIN_MS;
+	n->child.fd = n->ch.fd = n->ch.w.fd = -1;
+	n->respawn.fn = on_respawn;
+	n->refill.fn = on_refill;
+	n->soon.fn = on_soon;
+	n->shrink.fn = on_shrink;
+	if (fd < 0)
+		fd = spawn(n, e);
+	return fd < 0 ? -1 : greet(n, fd, e);
+}
+
+void nursery_close(struct native *n)
+{
+	timer_clear(n->loop, &n->respawn);
+	timer_clear(n->loop, &n->refill);
+	timer_clear(n->loop, &n->soon);
+	timer_clear(n->loop, &n->shrink);
+	if (n->connected)
+		chan_close(&n->ch);
+	n->connected = false;
+	int fd = n->child.fd;
+	loop_del(n->loop, &n->child);
+	close_fd(&fd);
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Making a directory and a file costs more than everything else skepd does for a create, so they are made
+// ahead: ids without a sandbox, each with sandboxes/ID and an empty journal in it.
+#include "engine/engine_int.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include <dirent.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define BLANK_MS 5 // after a create, when it no longer competes with it
+
+static int make(struct engine *g, char id[ID_SIZE], struct err *e)
+{
+	id_make('s', id);
+	auto_free char *journal = xasprintf("%s/journal", id);
+	if (mkdirat(g->sandboxes, id, 0700))
+		return err_sys(e, "make sandboxes/%s", id);
+	auto_fd int fd = openat(g->sandboxes, journal, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	return fd < 0 ? err_sys(e, "make sandboxes/%s", journal) : 0;
+}
+
+static void on_blank(struct timer *t)
+{
+	struct engine *g = container_of(t, struct engine, blank);
+	struct err e;
+	for (; g->n_blanks < BLANKS; g->n_blanks++)
+		if (make(g, g->blanks[g->n_blanks], &e)) {
+			log_line(LOG_WARN, "%s", e.msg);
+			return;
+		}
+}
+
+int blank_take(struct engine *g, char id[ID_SIZE], struct err *e)
+{
+	g->blank.fn = on_blank;
+	if (!g->blank.at_ms)
+		timer_set(g->loop, &g->blank, BLANK_MS);
+	if (!g->n_blanks)
+		return make(g, id, e);
+	memcpy(id, g->blanks[--g->n_blanks], ID_SIZE);
+	return 0;
+}
+
+bool blank_is(const struct engine *g, const char *id)
+{
+	for (int i = 0; i < g->n_blanks; i++)
+		if (!strcmp(g->blanks[i], id))
+			return true;
+	return false;
+}
+
+static void drop(struct engine *g, const char *id)
+{
+	struct stat st;
+	auto_free char *journal = xasprintf("%s/journal", id);
+	if (!fstatat(g->sandboxes, journal, &st, AT_SYMLINK_NOFOLLOW) && st.st_size)
+		return; // not blank: gc tells about it
+	unlinkat(g->sandboxes, journal, 0);
+	unlinkat(g->sandboxes, id, AT_REMOVEDIR); // fails when something else is in it, as it should
+}
+
+void blank_sweep(struct engine *g)
+{
+	int fd = openat(g->sandboxes, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+	struct dirent *ent;
+	while (d && (ent = readdir(d)))
+		if (id_is(ent->d_name) && !box_by_id(g, ent->d_name))
+			drop(g, ent->d_name);
+	if (d)
+		closedir(d);
+	g->blank.fn = on_blank;
+	timer_set(g->loop, &g->blank, BLANK_MS);
+}
+
+void blank_done(struct engine *g)
+{
+	timer_clear(g->loop, &g->blank);
+	while (g->n_blanks)
+		drop(g, g->blanks[--g->n_blanks]);
+}

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/engine_int.h"
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COMMIT_MS 20
+#define CHECKPOINT_MS 5000
+
+bool name_is_valid(const char *s)
+{
+	size_t n = strlen(s);
+	return n >= 1 && n <= 40 && s[0] != '-' && strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == n && !id_is(s);
+}
+
+struct box *box_by_id(struct engine *g, const char *id)
+{
+	for (struct box *b = g->boxes; b; b = b->next)
+		if (!strcmp(b->row.id, id))
+			return b;
+	return NULL;
+}
+
+struct box *box_find(struct engine *g, const char *id, struct err *e)
+{
+	size_t n = strlen(id);
+	struct box *found = NULL;
+	int fit = 0;
+	for (struct box *b = g->boxes; b; b = b->next) {
+		if (!strcmp(b->row.id, id) || (b->row.name && !strcmp(b->row.name, id)))
+			return b;
+		if (n >= 3 && !strncmp(b->row.id, id, n)) {
+			found = b;
+			fit++;
+		}
+	}
+	if (fit == 1)
+		return found;
+	err_set(e, fit ? ERR_CONFLICT : ERR_NOT_FOUND,
+		fit ? "%.40s fits several sandboxes: give more of the id" : "no sandbox %.40s", id);
+	return NULL;
+}
+
+struct box *box_add(struct engine *g, struct sandbox *row)
+{
+	struct box *b = xcalloc(1, sizeof *b);
+	b->g = g;
+	b->row = *row;
+	*row = (struct sandbox){0};
+	box_events_init(b);
+	b->next = g->boxes;
+	g->boxes = b;
+	return b;
+}
+
+static void box_free(void *p)
+{
+	struct box *b = p;
+	record_forget(b);
+	sandbox_done(&b->row);
+	free(b);
+}
+
+void box_drop(struct box *b)
+{
+	struct err e;
+	for (struct box **p = &b->g->boxes; *p; p = &(*p)->next)
+		if (*p == b) {
+			*p = b->next;
+			break;
+		}
+	err_set(&e, ERR_NOT_FOUND, "sandbox %s was removed", b->row.id);
+	while (b->queue) {
+		struct task *t = b->queue;
+		b->queue = t->next;
+		t->floating = true; // it never held the box
+		t->next = b->floating;
+		b->floating = t;
+		task_end(t, &e);
+	}
+	loop_bury(b->g->loop, b, box_free);
+}
+
+static void on_checkpoint(struct timer *t)
+{
+	struct engine *g = container_of(t, struct engine, checkpoint);
+	if (store_is_dirty(g->store))
+		store_checkpoint(g->store);
+}
+
+static void on_commit(struct timer *t)
+{
+	struct engine *g = container_of(t, struct engine, commit);
+	struct err e;
+	if (store_flush(g->store, &e))
+		log_line(LOG_ERROR, "%s", e.msg);
+}
+
+void engine_wrote(struct engine *g)
+{
+	g->commit.fn = on_commit;
+	if (!g->commit.at_ms)
+		timer_set(g->loop, &g->commit, COMMIT_MS);
+	g->checkpoint.fn = on_checkpoint;
+	if (!g->checkpoint.at_ms)
+		timer_set(g->loop, &g->checkpoint, CHECKPOINT_MS);
+}
+
+void box_save(struct box *b)
+{
+	struct err e;
+	if (store_sandbox_set(b->g->store, &b->row, &e))
+		log_line(LOG_ERROR, "sandbox=%s %s", b->row.id, e.msg);
+	engine_wrote(b->g);
+}
+
+void box_move(struct box *b, enum state to, const char *reason)
+{
+	enum state from = b->row.state;
+	free(b->row.reason);
+	b->row.reason = reason ? xstrdup(reason) : NULL;
+	if (from != to && !state_may(from, to))
+		log_line(LOG_ERROR, "sandbox=%s bug: illegal move %s to %s", b->row.id, state_name(from), state_name(to));
+	b->row.state = to;
+	b->row.used = clock_unix_ms();
+	if (from != to)
+		record_state(b, from);
+	box_save(b);
+}
+
+struct task *task_new(struct box *b, enum task_kind kind, struct done d)
+{
+	struct task *t = xcalloc(1, sizeof *t);
+	t->kind = kind;
+	t->box = b;
+	t->done = d;
+	return t;
+}
+
+static bool unlink_task(struct task **list, struct task *t)
+{
+	for (; *list; list = &(*list)->next)
+		if (*list == t) {
+			*list = t->next;
+			return true;
+		}
+	return false;
+}
+
+static void on_waited(struct timer *tm)
+{
+	struct task *t = container_of(tm, struct task, wait);
+	struct box *b = t->box;
+	struct err e;
+	unlink_task(&b->queue, t);
+	t->floating = true;
+	t->next = b->floating;
+	b->floating = t;
+	err_set(&e, ERR_CONFLICT, "sandbox %s is busy with another operation: try again", b->row.id);
+	task_end(t, &e);
+}
+
+void task_submit(struct task *t)
+{
+	struct box *b = t->box;
+	if (!b->holder && !b->queue) {
+		b->holder = t;
+		task_run(t);
+		return;
+	}
+	struct task **p = &b->queue;
+	while (*p)
+		p = &(*p)->next;
+	*p = t;
+	t->wait.fn = on_waited;
+	timer_set(b->g->loop, &t->wait, LIMIT_PENDING_OP_MS);
+}
+
+static void run_next(struct box *b)
+{
+	struct task *t = b->queue;
+	if (b->holder || !t)
+		return;
+	b->queue = t->next;
+	timer_clear(b->g->loop, &t->wait);
+	b->holder = t;
+	task_run(t);
+}
+
+void task_answer(struct task *t, const struct err *e)
+{
+	if (t->answered)
+		return;
+	t->answered = true;
+	struct err injected;
+	if (fault(FAULT_ENGINE_ANSWER, &injected))
+		log_line(LOG_WARN, "%s", injected.msg); // what matters here is dying before the answer
+	struct outcome o = {.sandbox = &t->box->row};
+	if (t->has_exec || t->kind == TASK_ATTACH) {
+		o.exec = t->exec.kind == EXEC_JOB ? NULL : &t->row;
+		o.exec_id = t->row.id;
+		o.ticket = t->ticket[0] ? t->ticket : NULL;
+	}
+	if (t->done.fn)
+		t->done.fn(t->done.ctx, e, e ? NULL : &o);
+}
+
+void task_float(struct task *t)
+{
+	struct box *b = t->box;
+	assert(b->holder == t);
+	b->holder = NULL;
+	t->floating = true;
+	t->next = b->floating;
+	b->floating = t;
+	run_next(b);
+}
+
+void task_end(struct task *t, const struct err *e)
+{
+	struct box *b = t->box;
+	task_answer(t, e);
+	timer_clear(b->g->loop, &t->wait);
+	if (t->floating)
+		unlink_task(&b->floating, t);
+	else if (b->holder == t)
+		b->holder = NULL;
+	exec_request_done(&t->want);
+	exec_spec_done(&t->exec);
+	exec_row_done(&t->row);
+	free(t);
+	run_next(b);
+}
+
+int task_refuse(struct done d, const struct err *e)
+{
+	if (d.fn)
+		d.fn(d.ctx, e, NULL);
+	return -1;
+}

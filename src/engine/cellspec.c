@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// From rows and requests to what a cell is told.
+#include "engine/engine_int.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include <string.h>
+
+static const char *home_inside(const struct sandbox *s)
+{
+	return s->profile == PROFILE_ROOT ? "/root" : "/home/skep";
+}
+
+static void add_mount(struct cell_spec *out, const struct cell_mount *m)
+{
+	out->mounts[out->n_mounts++] = (struct cell_mount){xstrdup(m->src), xstrdup(m->dst), m->writable};
+}
+
+// Tool roots first: what the caller asked for by name may lie below them and wins.
+static void add_mounts(struct box *b, struct cell_spec *out)
+{
+	const struct tools *t = engine_tools(b->g, &b->row);
+	out->mounts = xcalloc(t->n_mounts + b->row.n_mounts, sizeof *out->mounts);
+	for (uint32_t i = 0; i < t->n_mounts; i++)
+		add_mount(out, &t->mounts[i]);
+	for (uint32_t i = 0; i < b->row.n_mounts; i++)
+		add_mount(out, &b->row.mounts[i]);
+}
+
+static char *dup_or_null(const char *s)
+{
+	return s ? xstrdup(s) : NULL;
+}
+
+static void copy_exec(const struct exec_spec *x, struct exec_spec *out)
+{
+	*out = *x;
+	out->argv = strv_copy(x->argv);
+	out->env = strv_copy(x->env);
+	out->cwd = dup_or_null(x->cwd);
+	out->user = dup_or_null(x->user);
+}
+
+void cellspec_make(struct box *b, const struct task *t, bool maintenance, struct cell_spec *out)
+{
+	const struct sandbox *s = &b->row;
+	*out = (struct cell_spec){
+		.hostname = xstrdup(s->name ? s->name : s->id),
+		.profile = s->profile,
+		.nested = s->nested && !maintenance,
+		.trace_off = s->trace_off,
+		.strict = s->strict,
+		.maintenance = maintenance,
+		.skep_home = xstrdup(b->g->skep_home),
+		.sandbox_dir = xasprintf("%s/sandboxes/%s", b->g->skep_home, s->id),
+		.layer = xasprintf("%s/layers/%s", b->g->skep_home, s->layer),
+		.lowers = xcalloc(1, sizeof(char *)),
+		.image = s->image ? xasprintf("%s/images/%s", b->g->skep_home, s->image) : NULL,
+		.base = dup_or_null(s->repo),
+		.ws_path = xstrdup(s->ws_path),
+		.home = xstrdup(home_inside(s)),
+		.limits = s->limits,
+		.expires_unix_ms = maintenance ? 0 : s->expires,
+		.idle_ms = maintenance ? 0 : s->idle_ms,
+	};
+	memcpy(out->sandbox, s->id, sizeof out->sandbox);
+	memcpy(out->key, b->cell_row.key, sizeof out->key);
+	memcpy(out->machine_id, s->machine_id, sizeof out->machine_id);
+	if (!maintenance)
+		add_mounts(b, out);
+	if (!t || !t->has_exec)
+		return;
+	out->has_exec = true;
+	// `run` is about the sandbox's first command: a later start of a kept one is an ordinary cell
+	out->ends_with_exec = maintenance || (s->run && t->kind == TASK_CREATE);
+	out->remove_if_clean = s->run && t->kind == TASK_CREATE && !s->keep && !s->name;
+	copy_exec(&t->exec, &out->exec);
+	memcpy(out->ticket, t->ticket, sizeof out->ticket);
+}
+
+static char *path_inside(struct box *b)
+{
+	const struct sandbox *s = &b->row;
+	if (s->image)
+		return tools_path(NULL, NULL, NULL, s->profile);
+	bool own_path = s->repo && !strcmp(s->repo, s->ws_path);
+	return tools_path(s->path, engine_tools(b->g, s), own_path ? s->repo : NULL, s->profile);
+}
+
+static int choose_cwd(const struct box *b, const char *caller_cwd, struct exec_request *x, char **out, struct err *e)
+{
+	if (!x->cwd) {
+		*out = path_map(b->row.repo, b->row.ws_path, caller_cwd);
+		return 0;
+	}
+	if (!path_is_clean(x->cwd) || path_is_below(x->cwd, "/proc"))
+		return err_set(e, ERR_INVALID, "\"%.200s\" is not a working directory: give an absolute path without .. and not in /proc",
+			       x->cwd);
+	*out = take(&x->cwd);
+	return 0;
+}
+
+static char **make_env(struct box *b, const struct exec_request *x, const char *exec)
+{
+	const struct sandbox *s = &b->row;
+	const char *own = s->profile == PROFILE_ROOT ? "root" : "skep";
+	const char *user = x->user ? x->user : own;
+	auto_free char *path = path_inside(b);
+	auto_free char *home = strcmp(user, own) && strcmp(user, "root") ? xasprintf("/home/%s", user)
+									  : xstrdup(home_inside(s));
+	return env_make(&(struct env_input){
+		.sandbox = s->id,
+		.exec = exec,
+		.path = path,
+		.home = home,
+		.user = user,
+		.bash = s->image ? false : b->g->has_bash,
+		.tty = x->tty,
+		.caller = x->caller_env,
+		.sandbox_env = s->env,
+		.exec_env = x->env,
+	});
+}
+
+static size_t strv_bytes(char *const *v)
+{
+	size_t n = 0;
+	for (; v && *v; v++)
+		n += strlen(*v) + 1 + sizeof *v;
+	return n;
+}
+
+int exec_make(struct box *b, const char *caller_cwd, struct task *t, struct err *e)
+{
+	struct exec_request *x = &t->want;
+	struct exec_spec *s = &t->exec;
+	if (!x->argv || !x->argv[0])
+		return err_set(e, ERR_INVALID, "no command given");
+	if (env_check(x->env, e) || choose_cwd(b, caller_cwd, x, &s->cwd, e))
+		return -1;
+	id_make('x', s->id);
+	s->kind = x->job ? EXEC_JOB : EXEC_COMMAND;
+	s->argv = take(&x->argv);
+	s->env = make_env(b, x, s->id);
+	s->user = take(&x->user);
+	s->tty = x->tty;
+	s->want_stdin = x->want_stdin;
+	s->detached = x->detached;
+	s->rows = x->rows;
+	s->cols = x->cols;
+	s->umask_bits = x->has_umask ? x->umask_bits : b->row.umask_bits;
+	s->timeout_ms = x->has_timeout ? x->timeout_ms : x->job ? 0 : b->row.timeout_ms;
+	if (strv_bytes(s->argv) + strv_bytes(s->env) > LIMIT_ARGV)
+		return err_set(e, ERR_LIMIT, "arguments and environment are longer than %u bytes", LIMIT_ARGV);
+	if (!s->detached)
+		key_make(t->ticket);
+	t->has_exec = true;
+	t->row = (struct exec_row){.argv = strv_copy(s->argv), .cwd = xstrdup(s->cwd), .user = dup_or_null(s->user),
+				   .tty = s->tty, .running = true, .started = clock_unix_ms()};
+	memcpy(t->row.id, s->id, sizeof t->row.id);
+	memcpy(t->row.sandbox, b->row.id, sizeof t->row.sandbox);
+	return 0;
+}

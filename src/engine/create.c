@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// Making a sandbox. With an exec it is one pass: rows in one transaction, directories, the spec with the
+// command to a warm slot; the caller is answered when the cell says that the command runs.
+#include "engine/engine_int.h"
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+void exec_request_done(struct exec_request *x)
+{
+	strv_free(x->argv);
+	strv_free(x->env);
+	strv_free(x->caller_env);
+	free(x->cwd);
+	free(x->user);
+	*x = (struct exec_request){0};
+}
+
+static void mounts_done(struct cell_mount *m, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		free(m[i].src);
+		free(m[i].dst);
+	}
+	free(m);
+}
+
+void create_done(struct create *c)
+{
+	free(c->name);
+	free(c->cwd);
+	free(c->repo);
+	free(c->image);
+	free(c->workspace_path);
+	free(c->caller_path);
+	strv_free(c->env);
+	strv_free(c->labels);
+	mounts_done(c->mounts, c->n_mounts);
+	exec_request_done(&c->exec);
+	*c = (struct create){0};
+}
+
+static int check_name(struct engine *g, const char *name, struct err *e)
+{
+	if (!name)
+		return 0;
+	if (!name_is_valid(name))
+		return err_set(e, ERR_INVALID, "\"%.60s\" is not a name: 1 to 40 of a-z 0-9 -, not starting with -, and not like an id",
+			       name);
+	for (struct box *b = g->boxes; b; b = b->next)
+		if (b->row.name && !strcmp(b->row.name, name))
+			return err_set(e, ERR_CONFLICT, "a sandbox named %s exists: choose another name or `skep rm %s`", name, name);
+	return 0;
+}
+
+static int check_labels(char *const *labels, struct err *e)
+{
+	for (; labels && *labels; labels++)
+		if ((*labels)[0] == '=' || !strchr(*labels, '='))
+			return err_set(e, ERR_INVALID, "label \"%.60s\" has no name", *labels);
+	return 0;
+}
+
+static bool may_be_mounted_on(const char *dst)
+{
+	static const char *const closed[] = {"/proc", "/sys", "/dev"};
+	for (size_t i = 0; i < countof(closed); i++)
+		if (path_is_below(dst, closed[i]))
+			return false;
+	return path_is_clean(dst) && dst[1];
+}
+
+static int check_mount(struct engine *g, struct cell_mount *m, struct err *e)
+{
+	if (m->src[0] != '/')
+		return err_set(e, ERR_INVALID, "mount: %.200s is not an absolute path", m->src);
+	if (!may_be_mounted_on(m->dst))
+		return err_set(e, ERR_INVALID, "mount: %.200s can not be a place inside", m->dst);
+	char *real = realpath(m->src, NULL);
+	if (!real)
+		return err_set(e, ERR_INVALID, "mount: no such file or directory: %.200s", m->src);
+	free(m->src);
+	m->src = real;
+	return source_check(&g->rules, m->src, e) ? err_wrap(e, "mount") : 0;
+}
+
+static int check_mounts(struct engine *g, struct create *c, struct err *e)
+{
+	if (c->n_mounts > 64)
+		return err_set(e, ERR_LIMIT, "more than 64 mounts");
+	for (uint32_t i = 0; i < c->n_mounts; i++)
+		if (check_mount(g, &c->mounts[i], e))
+			return -1;
+	return 0;
+}
+
+static int resolve_image(struct engine *g, struct create *c, struct sandbox *row, struct err *e)
+{
+	struct image_row i;
+	if (!c->image || !strcmp(c->image, "host"))
+		return 0;
+	if (engine_image_get(g, c->image, &i, e))
+		return -1;
+	row->image = xstrdup(i.id);
+	image_row_done(&i);
+	return 0;
+}
+
+static int resolve_base(struct engine *g, struct create *c, struct sandbox *row, struct err *e)
+{
+	struct source src = {0};
+	if (c->empty && c->repo)
+		return err_set(e, ERR_INVALID, "an empty workspace and a repository exclude each other");
+	if (!c->empty && source_resolve(&g->rules, c->cwd, c->repo, &src, e))
+		return -1;
+	row->repo = src.base;
+	row->base_dev = src.dev;
+	row->base_ino = src.ino;
+	if (c->workspace_path && (!path_is_clean(c->workspace_path) || !may_be_mounted_on(c->workspace_path)))
+		return err_set(e, ERR_INVALID, "workspace path %.200s can not be used inside", c->workspace_path);
+	row->ws_path = c->workspace_path ? take(&c->workspace_path) : xstrdup(src.base ? src.base : "/workspace");
+	return 0;
+}
+
+static char **list_or_empty(char ***v)
+{
+	char **list = take(v);
+	return list ? list : xcalloc(1, sizeof *list);
+}
+
+static int make_row(struct engine *g, struct create *c, struct sandbox *row, struct err *e)
+{
+	if (check_name(g, c->name, e) || env_check(c->env, e) || check_labels(c->labels, e) || check_mounts(g, c, e) ||
+	    resolve_image(g, c, row, e) || resolve_base(g, c, row, e))
+		return -1;
+	if (c->run && !c->has_exec)
+		return err_set(e, ERR_INVALID, "\"run\" needs an exec");
+	id_make('l', row->layer);
+	key_make(row->machine_id);
+	row->name = take(&c->name);
+	row->owner = xstrdup(g->owner);
+	row->state = STATE_CREATING;
+	row->profile = c->profile;
+	row->nested = c->nested;
+	row->trace_off = c->trace_off;
+	row->strict = c->strict;
+	row->run = c->run;
+	row->keep = c->keep;
+	row->path = take(&c->caller_path);
+	row->env = list_or_empty(&c->env);
+	row->labels = list_or_empty(&c->labels);
+	row->mounts = take(&c->mounts);
+	row->n_mounts = c->n_mounts;
+	c->n_mounts = 0;
+	row->limits = c->limits;
+	row->umask_bits = c->umask_bits;
+	row->timeout_ms = c->timeout_ms;
+	row->ttl_ms = c->ttl_ms;
+	row->idle_ms = c->idle_ms;
+	row->created = row->used = clock_unix_ms();
+	row->expires = c->ttl_ms ? row->created + c->ttl_ms : 0;
+	return 0;
+}
+
+// Everything that must be known after a crash, in one transaction.
+static int store_all(struct task *t, bool cell, struct err *e)
+{
+	struct box *b = t->box;
+	struct store *s = b->g->store;
+	engine_wrote(b->g);
+	if (store_begin(s, e))
+		return -1;
+	if (store_sandbox_add(s, &b->row, e) || (cell && store_cell_set(s, &b->cell_row, e)) ||
+	    (t->has_exec && store_exec_add(s, &t->row, e))) {
+		store_rollback(s);
+		return -1;
+	}
+	return store_commit(s, e);
+}
+
+// Nothing of a create that failed stays.
+void create_undo(struct task *t, const struct err *why)
+{
+	struct box *b = t->box;
+	struct err e;
+	char **dirs = NULL;
+	if (store_sandbox_drop(b->g->store, b->row.id, &e))
+		log_line(LOG_ERROR, "sandbox=%s %s", b->row.id, e.msg);
+	engine_wrote(b->g);
+	auto_free char *dir = xasprintf("sandboxes/%s", b->row.id);
+	box_dirs(b, &dirs);
+	strv_add(&dirs, dir); // the caller never learned its id: nothing to keep
+	engine_discard(b->g, dirs);
+	strv_free(dirs);
+	task_answer(t, why);
+	box_drop(b);
+	task_end(t, why);
+}
+
+static int build(struct task *t, const char *cwd, bool start, struct err *e)
+{
+	struct box *b = t->box;
+	if (t->want.argv && exec_make(b, cwd, t, e))
+		return -1;
+	memcpy(b->cell_row.sandbox, b->row.id, sizeof b->cell_row.sandbox);
+	key_make(b->cell_row.key);
+	if (!start)
+		b->row.state = STATE_STOPPED;
+	if (store_all(t, start, e) || fault(FAULT_ENGINE_CREATE, e))
+		return -1;
+	record_created(b);
+	return fault(FAULT_ENGINE_SPEC, e) ? -1 : 0;
+}
+
+void engine_create(struct engine *g, struct create *c, struct done d)
+{
+	struct err e;
+	struct sandbox row = {0};
+	if (make_row(g, c, &row, &e) || blank_take(g, row.id, &e)) {
+		sandbox_done(&row);
+		create_done(c);
+		task_refuse(d, &e);
+		return;
+	}
+	bool start = c->start || c->has_exec;
+	struct task *t = task_new(box_add(g, &row), TASK_CREATE, d);
+	struct box *b = t->box;
+	b->holder = t;
+	if (c->has_exec) {
+		t->want = c->exec;
+		c->exec = (struct exec_request){0};
+	}
+	int rc = build(t, c->cwd, start, &e);
+	create_done(c);
+	if (rc) {
+		create_undo(t, &e);
+		return;
+	}
+	if (start)
+		box_start_cell(b, t, false);
+	b->row.head = b->row.repo ? source_head(b->row.repo) : NULL; // while the cell is busy with the spec
+	if (start)
+		return;
+	task_answer(t, NULL);
+	box_save(b); // head and the journal's anchor
+	task_end(t, NULL);
+}

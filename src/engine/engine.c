@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/engine_int.h"
+
+#include "base/fs.h"
+#include "base/mem.h"
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int open_dir(struct engine *g, const char *name, int *out, struct err *e)
+{
+	if (fs_mkdirs(g->home_fd, name, 0700, e))
+		return -1;
+	*out = fs_open(g->home_fd, name, O_RDONLY | O_DIRECTORY, 0, e);
+	return *out < 0 ? -1 : 0;
+}
+
+static int open_dirs(struct engine *g, struct err *e)
+{
+	g->home_fd = fs_open(AT_FDCWD, g->skep_home, O_RDONLY | O_DIRECTORY, 0, e);
+	if (g->home_fd < 0)
+		return -1;
+	return open_dir(g, "sandboxes", &g->sandboxes, e) || open_dir(g, "layers", &g->layers, e) ||
+			       open_dir(g, "journals", &g->journals, e) || open_dir(g, "images", &g->images, e) ||
+			       open_dir(g, "run/cells", &g->cells, e)
+		       ? -1
+		       : 0;
+}
+
+static void load(void *ctx, struct sandbox *row)
+{
+	box_add(ctx, row);
+}
+
+struct engine *engine_new(const struct engine_config *cfg, struct err *e)
+{
+	struct engine *g = xcalloc(1, sizeof *g);
+	g->skep_home = xstrdup(cfg->skep_home);
+	g->home = xstrdup(cfg->home);
+	g->home2 = cfg->home2 ? xstrdup(cfg->home2) : NULL;
+	g->owner = xstrdup(cfg->owner);
+	g->image_program = xstrdup(cfg->image_program);
+	g->rules = (struct source_rules){g->home, g->home2, g->skep_home};
+	g->loop = cfg->loop;
+	g->store = cfg->store;
+	g->backend = cfg->backend;
+	g->tools = tools_cache_new(cfg->home);
+	g->home_fd = g->sandboxes = g->layers = g->journals = g->images = g->cells = -1;
+	g->has_bash = !access("/bin/bash", X_OK);
+	if (open_dirs(g, e) || store_sandboxes(g->store, load, g, e)) {
+		engine_free(g);
+		return NULL;
+	}
+	return g;
+}
+
+void engine_free(struct engine *g)
+{
+	int *fds[] = {&g->home_fd, &g->sandboxes, &g->layers, &g->journals, &g->images, &g->cells};
+	timer_clear(g->loop, &g->checkpoint);
+	timer_clear(g->loop, &g->commit);
+	blank_done(g);
+	while (g->boxes) {
+		struct box *b = g->boxes;
+		g->boxes = b->next;
+		record_forget(b);
+		sandbox_done(&b->row);
+		free(b);
+	}
+	for (size_t i = 0; i < countof(fds); i++)
+		close_fd(fds[i]);
+	tools_cache_free(g->tools);
+	free(g->skep_home);
+	free(g->home);
+	free(g->home2);
+	free(g->owner);
+	free(g->image_program);
+	free(g);
+}
+
+const struct sandbox *engine_get(struct engine *g, const char *id, struct err *e)
+{
+	struct box *b = box_find(g, id, e);
+	return b ? &b->row : NULL;
+}
+
+void engine_each(struct engine *g, void (*each)(void *ctx, const struct sandbox *s), void *ctx)
+{
+	for (struct box *b = g->boxes; b; b = b->next)
+		each(ctx, &b->row);
+}
+
+const char *engine_base_state(const struct sandbox *s)
+{
+	if (!s->repo)
+		return "none";
+	return source_is(s->repo, s->base_dev, s->base_ino) ? "live" : "gone";
+}
+
+const struct tools *engine_tools(struct engine *g, const struct sandbox *s)
+{
+	return tools_get(g->tools, s->image ? NULL : s->path); // a foreign image can not run the host's tools
+}
+
+char *engine_socket(struct engine *g, const char *sandbox)
+{
+	return xasprintf("%s/run/cells/%s.sock", g->skep_home, sandbox);
+}

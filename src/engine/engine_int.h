@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inside the engine. A box is a sandbox in memory: its row, its cell if any, and the tasks that wait for it.
+//
+//   box.c     finding boxes, names, the one-at-a-time rule, state moves
+//   create.c  checks and makes a sandbox           life.c    start stop pause remove
+//   exec.c    exec attach kill output              events.c  what cells report; reconcile
+//   record.c  the journal                          cellspec.c  row -> cell_spec
+//   env.c     environment of an exec               image.c  gc.c
+#pragma once
+#include "base/loop.h"
+#include "engine/engine.h"
+#include "store/store.h"
+#include "workspace/source.h"
+
+enum task_kind {
+	TASK_CREATE,
+	TASK_START,
+	TASK_EXEC,
+	TASK_ATTACH,
+	TASK_STOP,
+	TASK_PAUSE,
+	TASK_RESUME,
+	TASK_REMOVE,
+	TASK_ADOPT,
+};
+
+struct task {
+	enum task_kind kind;
+	struct box *box;
+	struct done done;
+	bool answered;
+	bool floating; // an exec or attach under way that does not hold the box
+	bool force;
+	bool has_exec;
+	struct exec_request want; // until the cell is up
+	struct exec_spec exec;
+	struct exec_row row;
+	char ticket[KEY_SIZE];
+	struct timer wait;
+	struct task *next;
+};
+
+// An event that found the journal still held by a cell that is just ending.
+struct late {
+	char *type, *body;
+	struct late *next;
+};
+
+struct box {
+	struct engine *g;
+	struct sandbox row;
+	struct cell *cell; // NULL = none
+	struct cell_row cell_row;
+	struct cell_watcher w;
+	bool up, maintenance;
+	unsigned ended; // execs ended since the rows were trimmed
+	struct task *holder, *queue, *floating;
+	struct late *late;
+	struct timer late_timer;
+	int late_tries;
+	struct box *next;
+};
+
+#define BLANKS 8
+
+struct import;
+struct engine {
+	char *skep_home, *home, *home2, *owner, *image_program;
+	struct source_rules rules;
+	struct loop *loop;
+	struct store *store;
+	struct backend *backend;
+	struct tools_cache *tools;
+	int home_fd, sandboxes, layers, journals, images, cells; // directories
+	struct box *boxes; // newest first
+	struct import *imports;
+	struct timer checkpoint, commit, blank;
+	char blanks[BLANKS][ID_SIZE]; // sandbox directories made ahead of their sandboxes
+	int n_blanks;
+	bool has_bash;
+};
+
+// box.c
+struct box *box_find(struct engine *g, const char *id, struct err *e);
+struct box *box_by_id(struct engine *g, const char *id); // exact id, NULL when absent
+bool name_is_valid(const char *name);
+struct box *box_add(struct engine *g, struct sandbox *row); // empties *row
+void box_drop(struct box *b); // out of memory; waiting tasks get NOT_FOUND
+void box_save(struct box *b); // the row; a failure is logged: memory is right until the next start
+void box_move(struct box *b, enum state to, const char *reason); // saves and records
+void engine_wrote(struct engine *g); // lazy writes are flushed in a moment, a checkpoint follows when things are quiet
+
+struct task *task_new(struct box *b, enum task_kind kind, struct done d);
+void task_submit(struct task *t); // runs it now or when the box is free
+void task_run(struct task *t);	  // life.c
+void task_answer(struct task *t, const struct err *e); // once; the task goes on until task_end
+void task_end(struct task *t, const struct err *e);    // answers if not done, frees, lets the next one run
+void task_float(struct task *t);		       // gives the box up, stays alive
+int task_refuse(struct done d, const struct err *e);
+
+// blank.c: a new sandbox's id, with its directory and empty journal made
+int blank_take(struct engine *g, char id[ID_SIZE], struct err *e) MUST_USE;
+bool blank_is(const struct engine *g, const char *id);
+void blank_sweep(struct engine *g); // those of an earlier daemon
+void blank_done(struct engine *g);
+
+// cellspec.c
+void cellspec_make(struct box *b, const struct task *t, bool maintenance, struct cell_spec *out);
+int exec_make(struct box *b, const char *caller_cwd, struct task *t, struct err *e) MUST_USE; // t->want -> t->exec, t->row
+
+// env.c
+struct env_input {
+	const char *sandbox, *exec, *path, *home, *user;
+	bool bash, tty;
+	char *const *caller, *const *sandbox_env, *const *exec_env; // may be NULL
+};
+char **env_make(const struct env_input *in);
+int env_check(char *const *env, struct err *e) MUST_USE; // each NAME=value
+
+// create.c, life.c, events.c
+void create_undo(struct task *t, const struct err *why); // nothing of it stays
+void box_start_cell(struct box *b, const struct task *t, bool maintenance);
+void box_events_init(struct box *b);
+void box_remove(struct task *t);
+void cell_lost(struct box *b); // a row says there is a cell and there is none
+int exec_begin(struct task *t, struct err *e) MUST_USE; // exec.c: on the live cell
+void exec_store(struct task *t);
+void attach_begin(struct task *t);
+
+// record.c
+void record(struct box *b, const char *type, const char *body); // through the cell, or into the file
+void record_late_flush(struct box *b); // the cell is up: what waited goes through it
+void record_forget(struct box *b);
+void record_created(struct box *b);
+void record_state(struct box *b, enum state from);
+int record_keep(struct box *b, struct err *e) MUST_USE; // moves its directory to journals/ID
+void record_gone(struct box *b);			// remembers its anchor
+// After a cell that ended unseen: its exec.exit lines go into rows. True when it wrote its own end, with why.
+bool record_settle(struct box *b, char **out_reason);
+
+// Removes directories below SKEP_HOME in the background; a failure is logged, gc finds the rest.
+void engine_discard(struct engine *g, char *const *dirs);
+void box_dirs(const struct box *b, char ***dirs); // appends its layer and what it captured

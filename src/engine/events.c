@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+// What cells report, and the settling of rows whose cell ended while nobody watched.
+#include "engine/engine_int.h"
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/proc.h"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TRIM_EVERY 100
+
+static struct box *box_of(struct cell_watcher *w)
+{
+	return container_of(w, struct box, w);
+}
+
+static void logged(const struct box *b, int rc, const struct err *e)
+{
+	engine_wrote(b->g);
+	if (rc)
+		log_line(LOG_ERROR, "sandbox=%s %s", b->row.id, e->msg);
+}
+
+// A cell that said goodbye removes its socket itself, after its last client: a short command can be over before
+// the one who asked for it has connected.
+static void drop_cell(struct box *b, bool died)
+{
+	struct err e;
+	auto_free char *sock = xasprintf("%s.sock", b->row.id);
+	b->cell = NULL;
+	b->up = false;
+	logged(b, store_cell_drop(b->g->store, b->row.id, &e), &e);
+	if (died)
+		unlinkat(b->g->cells, sock, 0);
+}
+
+static void start_failed(struct box *b, const struct err *e)
+{
+	struct task *t = b->holder;
+	struct err se;
+	if (t->kind == TASK_ADOPT) {
+		cell_lost(b);
+		task_end(t, NULL);
+		return;
+	}
+	drop_cell(b, true);
+	if (t->kind == TASK_CREATE) {
+		create_undo(t, e);
+		return;
+	}
+	if (t->has_exec && t->exec.kind == EXEC_COMMAND)
+		logged(b, store_exec_drop(b->g->store, t->row.id, &se), &se);
+	task_answer(t, e);
+	if (!b->maintenance)
+		box_move(b, STATE_FAILED, e->msg);
+	task_end(t, e);
+}
+
+static void take_up(struct box *b, struct cell_up *up)
+{
+	b->up = true;
+	b->cell_row.pid = up->pid;
+	b->cell_row.start = up->start;
+	isolation_done(&b->row.isolation);
+	b->row.isolation = up->isolation;
+	up->isolation = (struct isolation){0};
+	b->row.has_isolation = true;
+	b->row.anchor_seq = up->seq;
+	memcpy(b->row.anchor, up->head, sizeof b->row.anchor);
+}
+
+static void save_up(struct box *b)
+{
+	struct err e;
+	logged(b, store_cell_set(b->g->store, &b->cell_row, &e), &e);
+	logged(b, store_sandbox_set(b->g->store, &b->row, &e), &e);
+}
+
+static void maintenance_up(struct box *b, struct task *t)
+{
+	task_answer(t, NULL);
+	save_up(b);
+	if (t->kind == TASK_REMOVE)
+		b->g->backend->ops->stop(b->cell, 0, false); // it counts what is pending at its end
+}
+
+// The caller is answered before anything is written: the rows of a crash in between are settled at the
+// next start, from the cell itself.
+static void on_up(struct cell_watcher *w, struct cell_up *up, const struct err *e)
+{
+	struct box *b = box_of(w);
+	struct task *t = b->holder;
+	struct err injected;
+	if (fault(FAULT_ENGINE_UP, &injected))
+		log_line(LOG_WARN, "%s", injected.msg);
+	if (e) {
+		start_failed(b, e);
+		return;
+	}
+	take_up(b, up);
+	if (b->maintenance) {
+		maintenance_up(b, t);
+		return;
+	}
+	enum state from = b->row.state;
+	b->row.state = up->paused ? STATE_PAUSED : STATE_RUNNING;
+	b->row.pending = -1;
+	b->row.used = clock_unix_ms();
+	free(b->row.reason);
+	b->row.reason = NULL;
+	task_answer(t, NULL);
+	record_late_flush(b);
+	if (from != b->row.state)
+		record_state(b, from);
+	save_up(b);
+	task_end(t, NULL);
+}
+
+static struct task *waiting_exec(struct box *b, const char *exec)
+{
+	for (struct task *t = b->floating; t; t = t->next)
+		if (t->has_exec && !strcmp(t->row.id, exec))
+			return t;
+	return NULL;
+}
+
+static void on_started(struct cell_watcher *w, const char *exec, uint32_t pid)
+{
+	struct box *b = box_of(w);
+	struct task *t = waiting_exec(b, exec);
+	struct err e;
+	if (t)
+		t->row.pid = pid; // stored when its caller has been answered
+	else
+		logged(b, store_exec_started(b->g->store, exec, pid, &e), &e);
+}
+
+static void on_exited(struct cell_watcher *w, const char *exec, const struct exec_result *r)
+{
+	struct box *b = box_of(w);
+	struct err e;
+	logged(b, store_exec_ended(b->g->store, exec, r, &e), &e);
+	b->row.used = clock_unix_ms();
+	if (++b->ended % TRIM_EVERY == 0)
+		logged(b, store_exec_trim(b->g->store, b->row.id, &e), &e);
+}
+
+static void on_hit(struct cell_watcher *w, const char *limit, const char *message)
+{
+	struct box *b = box_of(w);
+	log_line(LOG_WARN, "sandbox=%s limit=%s %s", b->row.id, limit, message);
+	free(b->row.reason);
+	b->row.reason = xstrdup(message);
+	box_save(b);
+}
+
+static void on_paused(struct cell_watcher *w, bool paused)
+{
+	struct box *b = box_of(w);
+	enum state to = paused ? STATE_PAUSED : STATE_RUNNING;
+	if (b->maintenance || b->row.state == to)
+		return;
+	auto_free char *reason = paused && b->row.reason ? xstrdup(b->row.reason) : NULL; // the limit that did it
+	box_move(b, to, reason);
+}
+
+// Its layer is gone: what is left of the sandbox is small and ours alone.
+static void removed_by_cell(struct box *b)
+{
+	struct task *t = b->holder;
+	struct err e;
+	record(b, "sandbox.deleted", t && t->force ? "\"force\":true" : "");
+	if (record_keep(b, &e))
+		log_line(LOG_WARN, "sandbox=%s journal not kept: %s", b->row.id, e.msg);
+	char **dirs = NULL;
+	box_dirs(b, &dirs);
+	engine_discard(b->g, dirs);
+	strv_free(dirs);
+	record_gone(b);
+	logged(b, store_sandbox_drop(b->g->store, b->row.id, &e), &e);
+	if (t)
+		task_answer(t, NULL);
+	box_drop(b);
+	if (t)
+		task_end(t, NULL);
+}
+
+static void settle_end(struct box *b, const struct cell_end *end)
+{
+	struct err e;
+	const char *why = end->died ? "its cell died" : "its cell was stopped";
+	drop_cell(b, end->died);
+	logged(b, store_execs_lost(b->g->store, b->row.id, why, clock_unix_ms(), &e), &e);
+	b->row.pending = end->pending;
+	if (!end->died) {
+		b->row.anchor_seq = end->seq;
+		memcpy(b->row.anchor, end->head, sizeof b->row.anchor);
+	} else {
+		record(b, "cell.gone", "\"reason\":\"died\"");
+	}
+	if (b->maintenance)
+		box_save(b);
+	else
+		box_move(b, STATE_STOPPED, end->died ? "cell died" : strcmp(end->reason, "stopped") ? end->reason : NULL);
+}
+
+static void on_gone(struct cell_watcher *w, const struct cell_end *end)
+{
+	struct box *b = box_of(w);
+	bool was_maintenance = b->maintenance;
+	struct err injected;
+	if (fault(FAULT_ENGINE_GONE, &injected))
+		log_line(LOG_WARN, "%s", injected.msg);
+	if (end->removed) {
+		drop_cell(b, false);
+		b->row.anchor_seq = end->seq;
+		memcpy(b->row.anchor, end->head, sizeof b->row.anchor);
+		removed_by_cell(b);
+		return;
+	}
+	settle_end(b, end);
+	b->maintenance = false;
+	struct task *t = b->holder;
+	if (!t)
+		return;
+	if (t->kind == TASK_STOP || (t->kind == TASK_EXEC && was_maintenance))
+		task_end(t, NULL);
+	else if (t->kind == TASK_REMOVE)
+		box_remove(t);
+}
+
+void box_events_init(struct box *b)
+{
+	b->w = (struct cell_watcher){
+		.up = on_up, .started = on_started, .exited = on_exited, .hit = on_hit, .paused = on_paused, .gone = on_gone,
+	};
+}
+
+void cell_lost(struct box *b)
+{
+	struct err e;
+	auto_free char *reason = NULL;
+	bool was_live = b->row.state == STATE_RUNNING || b->row.state == STATE_PAUSED;
+	drop_cell(b, true);
+	if (!fs_exists(b->g->sandboxes, b->row.id)) { // removed, and the last rows of it died with the old daemon
+		logged(b, store_sandbox_drop(b->g->store, b->row.id, &e), &e);
+		box_drop(b);
+		return;
+	}
+	bool ended = record_settle(b, &reason);
+	if (ended && !fs_exists(b->g->layers, b->row.layer)) {
+		removed_by_cell(b); // a `run` that ended with nothing pending while we were away
+		return;
+	}
+	logged(b, store_execs_lost(b->g->store, b->row.id, "its cell died", clock_unix_ms(), &e), &e);
+	b->row.pending = -1;
+	if (ended) {
+		box_move(b, STATE_STOPPED, reason && strcmp(reason, "stopped") ? reason : NULL);
+		return;
+	}
+	record(b, "cell.gone", "\"reason\":\"died\"");
+	if (b->row.state == STATE_CREATING)
+		box_move(b, STATE_FAILED, "skepd ended while it was being created");
+	else if (was_live)
+		box_move(b, STATE_FAILED, "cell died");
+	else
+		box_save(b);
+}
+
+static void adopt(void *ctx, const struct cell_row *row)
+{
+	struct engine *g = ctx;
+	struct err e;
+	struct box *b = box_by_id(g, row->sandbox);
+	if (!b) {
+		if (store_cell_drop(g->store, row->sandbox, &e))
+			log_line(LOG_ERROR, "%s", e.msg);
+		return;
+	}
+	b->cell_row = *row;
+	if (row->pid && proc_start_time((pid_t)row->pid) != row->start) {
+		cell_lost(b);
+		return;
+	}
+	b->holder = task_new(b, TASK_ADOPT, (struct done){0});
+	b->cell = g->backend->ops->adopt(g->backend, row->sandbox, row->key, &b->w);
+}
+
+struct rows {
+	struct cell_row *row;
+	size_t n;
+};
+
+static void collect(void *ctx, const struct cell_row *row)
+{
+	struct rows *r = ctx;
+	r->row = xrealloc(r->row, (r->n + 1) * sizeof *r->row);
+	r->row[r->n++] = *row;
+}
+
+// Rows without a cell in a state that needs one, or half removed.
+static void settle_rows(struct engine *g)
+{
+	for (struct box *b = g->boxes, *next; b; b = next) {
+		next = b->next;
+		if (b->cell || b->holder)
+			continue;
+		if (!fs_exists(g->sandboxes, b->row.id) && b->row.state != STATE_DELETING) {
+			cell_lost(b);
+		} else if (b->row.state == STATE_DELETING) {
+			struct task *t = task_new(b, TASK_REMOVE, (struct done){0});
+			t->force = true;
+			task_submit(t);
+		} else if (b->row.state == STATE_RUNNING || b->row.state == STATE_PAUSED || b->row.state == STATE_CREATING) {
+			cell_lost(b);
+		}
+	}
+}
+
+int engine_reconcile(struct engine *g, struct err *e)
+{
+	struct rows rows = {0};
+	int rc = store_cells(g->store, collect, &rows, e);
+	for (size_t i = 0; i < rows.n; i++)
+		adopt(g, &rows.row[i]);
+	free(rows.row);
+	settle_rows(g);
+	blank_sweep(g);
+	return rc;
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// Commands in a cell. For a local client skepd only hands out a one-time ticket; the bytes never pass here.
+#include "engine/engine_int.h"
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/ring.h"
+#include <errno.h>
+#include <string.h>
+
+static void logged(const struct box *b, int rc, const struct err *e)
+{
+	engine_wrote(b->g);
+	if (rc)
+		log_line(LOG_ERROR, "sandbox=%s %s", b->row.id, e->msg);
+}
+
+void exec_store(struct task *t)
+{
+	struct err e;
+	logged(t->box, store_exec_add(t->box->g->store, &t->row, &e), &e);
+}
+
+static void on_begun(void *ctx, const struct err *e)
+{
+	struct task *t = ctx;
+	struct box *b = t->box;
+	struct err se;
+	task_answer(t, e);
+	if (t->exec.kind == EXEC_COMMAND) {
+		int rc = e ? store_exec_drop(b->g->store, t->row.id, &se)
+			   : store_exec_started(b->g->store, t->row.id, t->row.pid, &se);
+		logged(b, rc, &se);
+	}
+	task_end(t, e);
+}
+
+// The row is written after the request is on its way: the cell works meanwhile.
+int exec_begin(struct task *t, struct err *e)
+{
+	struct box *b = t->box;
+	if (t->exec.kind == EXEC_COMMAND && b->maintenance)
+		return err_set(e, ERR_CONFLICT, "files of sandbox %s are being copied: try again", b->row.id);
+	if (fault(FAULT_ENGINE_EXEC, e))
+		return -1;
+	b->g->backend->ops->exec(b->cell, &t->exec, t->ticket, (struct reply){on_begun, t});
+	if (t->exec.kind == EXEC_COMMAND) {
+		exec_store(t);
+		b->row.pending = -1;
+	}
+	task_float(t);
+	return 0;
+}
+
+void engine_exec(struct engine *g, const char *id, struct exec_request *x, struct done d)
+{
+	struct err e;
+	struct box *b = box_find(g, id, &e);
+	if (!b) {
+		exec_request_done(x);
+		task_refuse(d, &e);
+		return;
+	}
+	struct task *t = task_new(b, TASK_EXEC, d);
+	t->want = *x;
+	*x = (struct exec_request){0};
+	if (exec_make(b, NULL, t, &e)) {
+		t->floating = true; // never held the box
+		task_end(t, &e);
+		return;
+	}
+	task_submit(t);
+}
+
+static struct box *box_of_exec(struct engine *g, const char *id, struct exec_row *out, struct err *e)
+{
+	if (engine_exec_get(g, id, out, e))
+		return NULL;
+	struct box *b = box_by_id(g, out->sandbox);
+	if (b)
+		return b;
+	err_set(e, ERR_NOT_FOUND, "the sandbox of exec %s is gone", out->id);
+	exec_row_done(out);
+	return NULL;
+}
+
+static void on_ticket(void *ctx, const struct err *e)
+{
+	task_end(ctx, e);
+}
+
+void attach_begin(struct task *t)
+{
+	struct box *b = t->box;
+	key_make(t->ticket);
+	b->g->backend->ops->ticket(b->cell, t->row.id, t->ticket, (struct reply){on_ticket, t});
+	task_float(t);
+}
+
+void engine_attach(struct engine *g, const char *exec, struct done d)
+{
+	struct err e;
+	struct exec_row row;
+	struct box *b = box_of_exec(g, exec, &row, &e);
+	if (!b) {
+		task_refuse(d, &e);
+		return;
+	}
+	struct task *t = task_new(b, TASK_ATTACH, d);
+	t->row = row;
+	task_submit(t);
+}
+
+static void on_killed(void *ctx, const struct err *e)
+{
+	task_end(ctx, e);
+}
+
+void engine_kill(struct engine *g, const char *exec, uint32_t signal, struct done d)
+{
+	struct err e;
+	struct exec_row row;
+	struct box *b = box_of_exec(g, exec, &row, &e);
+	if (b && (!row.running || !b->cell || !b->up)) {
+		err_set(&e, ERR_CONFLICT, "exec %s has ended", row.id);
+		exec_row_done(&row);
+		b = NULL;
+	}
+	if (!b) {
+		task_refuse(d, &e);
+		return;
+	}
+	// A kill does not wait for its turn: it may be what ends the operation that holds the box.
+	struct task *t = task_new(b, TASK_ATTACH, d);
+	t->row = row;
+	t->floating = true;
+	t->next = b->floating;
+	b->floating = t;
+	b->g->backend->ops->kill(b->cell, row.id, signal, (struct reply){on_killed, t});
+}
+
+int engine_exec_get(struct engine *g, const char *id, struct exec_row *out, struct err *e)
+{
+	if (strlen(id) < 3)
+		return err_set(e, ERR_NOT_FOUND, "no exec %.40s", id);
+	return store_exec_get(g->store, id, out, e);
+}
+
+int engine_execs(struct engine *g, const char *id, void (*each)(void *ctx, const struct exec_row *x), void *ctx,
+		 struct err *e)
+{
+	struct box *b = id ? box_find(g, id, e) : NULL;
+	if (id && !b)
+		return -1;
+	return store_execs(g->store, b ? b->row.id : NULL, each, ctx, e);
+}
+
+static int read_kept(struct ring *r, uint64_t offset, struct buf *out, struct err *e)
+{
+	while (offset < r->total && out->n < out->max) {
+		size_t want = out->max - out->n < 65536 ? out->max - out->n : 65536;
+		char *p = buf_room(out, want);
+		long n = p ? ring_read(r, offset, p, want) : 0;
+		if (n < 0)
+			return err_set(e, ERR_CONFLICT, "the output moved on while it was read: ask again");
+		if (!n)
+			break;
+		out->n += (size_t)n;
+		offset += (uint64_t)n;
+	}
+	return 0;
+}
+
+int engine_output(struct engine *g, const char *exec, const char *stream, uint64_t offset, struct buf *out,
+		  uint64_t *out_first, uint64_t *out_end, struct err *e)
+{
+	struct exec_row row;
+	struct ring r;
+	if (strcmp(stream, "stdout") && strcmp(stream, "stderr"))
+		return err_set(e, ERR_INVALID, "stream must be stdout or stderr");
+	struct box *b = box_of_exec(g, exec, &row, e);
+	if (!b)
+		return -1;
+	auto_free char *path = xasprintf("%s/out/%s.%s", b->row.id, row.id, stream);
+	exec_row_done(&row);
+	*out_first = *out_end = 0;
+	if (ring_open(&r, g->sandboxes, path, e))
+		return e->sys == ENOENT ? 0 : -1; // nothing was written on that stream
+	*out_end = r.total;
+	*out_first = offset < ring_first(&r) ? ring_first(&r) : offset < r.total ? offset : r.total;
+	int rc = read_kept(&r, *out_first, out, e);
+	ring_close(&r);
+	return rc;
+}

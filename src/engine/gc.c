@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is left over: directories without rows, rows without directories, stale sockets, unfinished images,
+// journals past their time. Cgroups are the nursery's own.
+#include "engine/image_int.h"
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define JOURNAL_KEPT_MS (30ULL * 86400 * 1000)
+
+enum how { HOW_TREE, HOW_FILE, HOW_ROW };
+
+struct gc {
+	struct engine *g;
+	struct gc_done done;
+	struct gc_item *items;
+	enum how *how;
+	char **path; // below SKEP_HOME; for HOW_ROW the sandbox id
+	size_t n;
+};
+
+static void add(struct gc *c, enum how how, const char *path, const char *why)
+{
+	c->items = xrealloc(c->items, (c->n + 1) * sizeof *c->items);
+	c->how = xrealloc(c->how, (c->n + 1) * sizeof *c->how);
+	strv_add(&c->path, path);
+	c->items[c->n] = (struct gc_item){.what = xstrdup(path), .why = xstrdup(why)};
+	c->how[c->n++] = how;
+}
+
+static void gc_free(struct gc *c)
+{
+	for (size_t i = 0; i < c->n; i++) {
+		free(c->items[i].what);
+		free(c->items[i].why);
+	}
+	free(c->items);
+	free(c->how);
+	strv_free(c->path);
+	free(c);
+}
+
+static void each_name(int dirfd, struct gc *c, void (*fn)(struct gc *c, const char *name))
+{
+	int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+	struct dirent *ent;
+	while (d && (ent = readdir(d)))
+		if (strcmp(ent->d_name, ".") && strcmp(ent->d_name, ".."))
+			fn(c, ent->d_name);
+	if (d)
+		closedir(d);
+}
+
+// A layer that a warm slot made and keeps for the sandbox it will serve.
+static bool may_wait(const struct engine *g, const char *name)
+{
+	struct stat st;
+	auto_free char *work = xasprintf("%s/work/ws", name);
+	return !fstatat(g->layers, work, &st, AT_SYMLINK_NOFOLLOW) &&
+	       (uint64_t)st.st_ctime * 1000 + 1000 >= g->backend->slots_since;
+}
+
+static void look_layer(struct gc *c, const char *name)
+{
+	for (struct box *b = c->g->boxes; b; b = b->next)
+		if (!strcmp(b->row.layer, name))
+			return;
+	auto_free char *path = xasprintf("layers/%s", name);
+	if (str_has_prefix(name, ".gone-"))
+		add(c, HOW_TREE, path, "its sandbox was removed");
+	else if (id_is(name) && name[0] == 'l' && !may_wait(c->g, name))
+		add(c, HOW_TREE, path, "no sandbox uses it");
+}
+
+static void look_sandbox(struct gc *c, const char *name)
+{
+	if (box_by_id(c->g, name) || blank_is(c->g, name))
+		return;
+	auto_free char *path = xasprintf("sandboxes/%s", name);
+	add(c, HOW_TREE, path, "no sandbox with this id");
+}
+
+static void mark(void *ctx, const struct image_row *i)
+{
+	strv_add(ctx, i->id);
+}
+
+static bool is_in(char *const *v, const char *s)
+{
+	for (; v && *v; v++)
+		if (!strcmp(*v, s))
+			return true;
+	return false;
+}
+
+static void look_image(struct gc *c, const char *name)
+{
+	struct err e;
+	char **known = NULL;
+	for (struct import *im = c->g->imports; im; im = im->next)
+		strv_add(&known, im->row.id);
+	int rc = store_images(c->g->store, mark, &known, &e);
+	size_t n = strcspn(name, ".");
+	auto_free char *id = xstrndup(name, n);
+	bool keep = rc || is_in(known, id);
+	strv_free(known);
+	if (keep)
+		return;
+	auto_free char *path = xasprintf("images/%s", name);
+	add(c, HOW_TREE, path, str_has_suffix(name, ".partial") ? "an import that did not end" : "no image with this id");
+}
+
+static void look_socket(struct gc *c, const char *name)
+{
+	struct err e;
+	auto_free char *id = xstrndup(name, strcspn(name, "."));
+	struct box *b = box_by_id(c->g, id);
+	if (b && b->cell)
+		return;
+	auto_fd int fd = fs_unix_connect(c->g->cells, name, &e);
+	if (fd >= 0)
+		return; // somebody serves it: a cell whose row was lost; its own deadline ends it
+	auto_free char *path = xasprintf("run/cells/%s", name);
+	add(c, HOW_FILE, path, "nobody serves this socket");
+}
+
+static void look_journal(struct gc *c, const char *name)
+{
+	struct err e;
+	struct gone_row gone;
+	struct stat st;
+	uint64_t since = 0;
+	if (!store_gone_get(c->g->store, name, &gone, &e))
+		since = gone.removed;
+	else if (!fstatat(c->g->journals, name, &st, AT_SYMLINK_NOFOLLOW))
+		since = (uint64_t)st.st_mtime * 1000;
+	if (since + JOURNAL_KEPT_MS > clock_unix_ms())
+		return;
+	auto_free char *path = xasprintf("journals/%s", name);
+	add(c, HOW_TREE, path, "its sandbox was removed over 30 days ago");
+}
+
+static void look_rows(struct gc *c)
+{
+	for (struct box *b = c->g->boxes; b; b = b->next)
+		if (!b->cell && !b->holder && !fs_exists(c->g->sandboxes, b->row.id))
+			add(c, HOW_ROW, b->row.id, "its directory is gone");
+}
+
+static void drop_row(struct gc *c, size_t i)
+{
+	struct err e;
+	struct box *b = box_by_id(c->g, c->path[i]);
+	if (!b || b->holder || b->cell || store_sandbox_drop(c->g->store, b->row.id, &e))
+		return;
+	engine_wrote(c->g);
+	box_drop(b);
+	c->items[i].done = true;
+}
+
+static void finish(struct gc *c, const struct err *e)
+{
+	c->done.fn(c->done.ctx, e, c->items, c->n);
+	gc_free(c);
+}
+
+static void on_removed(void *ctx, const struct err *e)
+{
+	struct gc *c = ctx;
+	struct err se;
+	for (size_t i = 0; i < c->n; i++) {
+		if (c->how[i] != HOW_TREE)
+			continue;
+		c->items[i].done = !fs_exists(c->g->home_fd, c->path[i]);
+		const char *name = strchr(c->path[i], '/') + 1;
+		if (c->items[i].done && str_has_prefix(c->path[i], "journals/") && store_gone_drop(c->g->store, name, &se))
+			e = &se;
+	}
+	engine_wrote(c->g);
+	finish(c, e);
+}
+
+static void clean(struct gc *c)
+{
+	char **trees = NULL;
+	for (size_t i = 0; i < c->n; i++) {
+		if (c->how[i] == HOW_TREE)
+			strv_add(&trees, c->path[i]);
+		else if (c->how[i] == HOW_FILE)
+			c->items[i].done = !unlinkat(c->g->home_fd, c->path[i], 0);
+		else
+			drop_row(c, i);
+	}
+	if (trees)
+		c->g->backend->ops->remove(c->g->backend, trees, (struct reply){on_removed, c});
+	else
+		finish(c, NULL);
+	strv_free(trees);
+}
+
+void engine_gc(struct engine *g, bool dry_run, struct gc_done d)
+{
+	struct gc *c = xcalloc(1, sizeof *c);
+	c->g = g;
+	c->done = d;
+	look_rows(c);
+	each_name(g->layers, c, look_layer);
+	each_name(g->sandboxes, c, look_sandbox);
+	each_name(g->images, c, look_image);
+	each_name(g->cells, c, look_socket);
+	each_name(g->journals, c, look_journal);
+	if (dry_run)
+		finish(c, NULL);
+	else
+		clean(c);
+}

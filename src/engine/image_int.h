@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// An import under way; gc must leave its directory alone.
+#pragma once
+#include "engine/engine_int.h"
+
+struct import {
+	struct engine *g;
+	struct done done;
+	struct image_row row;
+	struct watch pipe, child;
+	pid_t pid;
+	int status;
+	struct buf out;
+	struct import *next;
+};

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+// start, stop, pause, resume, remove. A task holds its box; cells report back in events.c, which ends it.
+#include "engine/engine_int.h"
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int may_start(struct box *b, bool maintenance, struct err *e)
+{
+	const struct sandbox *s = &b->row;
+	char when[32];
+	if (!maintenance && s->expires && s->expires <= clock_unix_ms()) {
+		clock_iso(s->expires, when);
+		return err_set(e, ERR_CONFLICT, "sandbox %s expired at %s: its files are kept for `skep cp` and review; `skep rm %s` removes it",
+			       s->id, when, s->id);
+	}
+	if (s->repo && !source_is(s->repo, s->base_dev, s->base_ino))
+		return err_set(e, ERR_CONFLICT, "the directory %s that sandbox %s is based on is gone or was replaced", s->repo, s->id);
+	return 0;
+}
+
+void box_start_cell(struct box *b, const struct task *t, bool maintenance)
+{
+	struct cell_spec spec;
+	cellspec_make(b, t, maintenance, &spec);
+	b->maintenance = maintenance;
+	b->up = false;
+	bool fresh = !fs_exists(b->g->layers, b->row.layer);
+	b->cell = b->g->backend->ops->start(b->g->backend, &spec, fresh, &b->w);
+	cell_spec_done(&spec);
+}
+
+// A new cell for a sandbox that has none.
+static int begin_cell(struct task *t, bool maintenance, struct err *e)
+{
+	struct box *b = t->box;
+	if (may_start(b, maintenance, e))
+		return -1;
+	memcpy(b->cell_row.sandbox, b->row.id, sizeof b->cell_row.sandbox);
+	key_make(b->cell_row.key);
+	b->cell_row.pid = 0;
+	b->cell_row.start = 0;
+	if (store_cell_set(b->g->store, &b->cell_row, e) || store_flush(b->g->store, e))
+		return -1;
+	engine_wrote(b->g);
+	box_start_cell(b, t, maintenance);
+	return 0;
+}
+
+static void run_start(struct task *t)
+{
+	struct err e;
+	if (t->box->cell)
+		task_end(t, NULL);
+	else if (begin_cell(t, false, &e))
+		task_end(t, &e);
+}
+
+static void on_paused(void *ctx, const struct err *e)
+{
+	struct task *t = ctx;
+	struct box *b = t->box;
+	bool pause = t->kind == TASK_PAUSE;
+	if (e || !b->cell) {
+		task_end(t, e);
+		return;
+	}
+	if (pause || t->kind == TASK_RESUME) {
+		box_move(b, pause ? STATE_PAUSED : STATE_RUNNING, NULL);
+		task_end(t, NULL);
+		return;
+	}
+	box_move(b, STATE_RUNNING, NULL);
+	task_run(t); // what needed it resumed
+}
+
+static void ask_pause(struct task *t, bool on)
+{
+	struct box *b = t->box;
+	b->g->backend->ops->pause(b->cell, on, (struct reply){on_paused, t});
+}
+
+static void run_pause(struct task *t)
+{
+	struct box *b = t->box;
+	struct err e;
+	if (!b->cell) {
+		err_set(&e, ERR_CONFLICT, "sandbox %s is %s: only a running one can be paused", b->row.id, state_name(b->row.state));
+		task_end(t, &e);
+	} else if (!b->g->backend->can_pause) {
+		err_set(&e, ERR_UNSUPPORTED, "the %s backend can not pause", b->g->backend->name);
+		task_end(t, &e);
+	} else if (b->row.state == STATE_PAUSED) {
+		task_end(t, NULL);
+	} else {
+		ask_pause(t, true);
+	}
+}
+
+static void run_resume(struct task *t)
+{
+	struct box *b = t->box;
+	struct err e;
+	if (!b->cell) {
+		err_set(&e, ERR_CONFLICT, "sandbox %s is %s, not paused: `skep start %s` starts it", b->row.id,
+			state_name(b->row.state), b->row.id);
+		task_end(t, &e);
+	} else if (b->row.state == STATE_PAUSED) {
+		ask_pause(t, false);
+	} else {
+		task_end(t, NULL);
+	}
+}
+
+static void run_stop(struct task *t)
+{
+	struct box *b = t->box;
+	if (b->cell) {
+		b->g->backend->ops->stop(b->cell, LIMIT_STOP_GRACE_MS, false);
+		return;
+	}
+	if (b->row.state == STATE_FAILED)
+		box_move(b, STATE_STOPPED, NULL);
+	task_end(t, NULL);
+}
+
+static void run_exec(struct task *t)
+{
+	struct box *b = t->box;
+	struct err e;
+	if (!b->cell) {
+		if (begin_cell(t, t->exec.kind == EXEC_JOB, &e)) {
+			task_end(t, &e);
+			return;
+		}
+		if (t->exec.kind != EXEC_JOB)
+			exec_store(t);
+		return;
+	}
+	if (b->row.state == STATE_PAUSED)
+		ask_pause(t, false);
+	else if (exec_begin(t, &e))
+		task_end(t, &e);
+}
+
+static void run_attach(struct task *t)
+{
+	struct box *b = t->box;
+	struct err e;
+	if (!b->cell) {
+		err_set(&e, ERR_CONFLICT, "exec %s has ended with its cell: read its output with `skep logs %s`", t->row.id, t->row.id);
+		task_end(t, &e);
+	} else if (b->row.state == STATE_PAUSED) {
+		ask_pause(t, false);
+	} else {
+		attach_begin(t);
+	}
+}
+
+void box_dirs(const struct box *b, char ***dirs)
+{
+	auto_free char *layer = xasprintf("layers/%s", b->row.layer), *gone = xasprintf("layers/.gone-%s", b->row.layer);
+	auto_free char *out = xasprintf("journals/%s/out", b->row.id);
+	strv_add(dirs, layer);
+	strv_add(dirs, gone);
+	strv_add(dirs, out);
+}
+
+static void on_discarded(void *ctx, const struct err *e)
+{
+	(void)ctx;
+	if (e)
+		log_line(LOG_WARN, "left for gc: %s", e->msg);
+}
+
+void engine_discard(struct engine *g, char *const *dirs)
+{
+	g->backend->ops->remove(g->backend, dirs, (struct reply){on_discarded, NULL});
+}
+
+static void on_removed(void *ctx, const struct err *e)
+{
+	struct task *t = ctx;
+	struct box *b = t->box;
+	struct err se;
+	if (e) {
+		// the row stays: the next start or gc goes on from here
+		free(b->row.reason);
+		b->row.reason = xstrdup(e->msg);
+		box_save(b);
+		task_end(t, e);
+		return;
+	}
+	record_gone(b);
+	if (store_sandbox_drop(b->g->store, b->row.id, &se) || store_flush(b->g->store, &se))
+		log_line(LOG_ERROR, "sandbox=%s %s", b->row.id, se.msg);
+	engine_wrote(b->g);
+	task_answer(t, NULL);
+	box_drop(b);
+	task_end(t, NULL);
+}
+
+static void remove_now(struct task *t)
+{
+	struct box *b = t->box;
+	struct err e;
+	char **dirs = NULL;
+	if (fault(FAULT_ENGINE_REMOVE, &e)) {
+		task_end(t, &e);
+		return;
+	}
+	if (b->row.state != STATE_DELETING) {
+		record(b, "sandbox.deleted", t->force ? "\"force\":true" : "");
+		b->row.state = STATE_DELETING;
+		box_save(b);
+		if (store_flush(b->g->store, &e))
+			log_line(LOG_ERROR, "sandbox=%s %s", b->row.id, e.msg);
+	}
+	if (record_keep(b, &e))
+		log_line(LOG_WARN, "sandbox=%s journal not kept: %s", b->row.id, e.msg);
+	box_dirs(b, &dirs);
+	b->g->backend->ops->remove(b->g->backend, dirs, (struct reply){on_removed, t});
+	strv_free(dirs);
+}
+
+// With a cell: stopped first, which also tells what is pending. Without one and with pending unknown (the
+// cell died): a maintenance cell comes and goes, as it counts at its end.
+void box_remove(struct task *t)
+{
+	struct box *b = t->box;
+	struct err e;
+	if (b->cell) {
+		b->g->backend->ops->stop(b->cell, t->force ? 0 : LIMIT_STOP_GRACE_MS, t->force);
+	} else if (t->force || b->row.pending == 0 || b->row.state == STATE_DELETING) {
+		remove_now(t);
+	} else if (b->row.pending > 0) {
+		err_set(&e, ERR_CONFLICT, "sandbox %s has %lld pending changes: review them, or remove it with --force", b->row.id,
+			(long long)b->row.pending);
+		task_end(t, &e);
+	} else if (begin_cell(t, true, &e)) {
+		err_wrap(&e, "whether changes are pending is not known (--force removes anyway)");
+		task_end(t, &e);
+	}
+}
+
+void task_run(struct task *t)
+{
+	switch (t->kind) {
+	case TASK_START:
+		run_start(t);
+		break;
+	case TASK_EXEC:
+		run_exec(t);
+		break;
+	case TASK_ATTACH:
+		run_attach(t);
+		break;
+	case TASK_STOP:
+		run_stop(t);
+		break;
+	case TASK_PAUSE:
+		run_pause(t);
+		break;
+	case TASK_RESUME:
+		run_resume(t);
+		break;
+	case TASK_REMOVE:
+		box_remove(t);
+		break;
+	case TASK_CREATE:
+	case TASK_ADOPT: // these take an empty box themselves
+		break;
+	}
+}
+
+static void submit(struct engine *g, const char *id, enum task_kind kind, bool force, struct done d)
+{
+	struct err e;
+	struct box *b = box_find(g, id, &e);
+	if (!b) {
+		task_refuse(d, &e);
+		return;
+	}
+	struct task *t = task_new(b, kind, d);
+	t->force = force;
+	task_submit(t);
+}
+
+void engine_start(struct engine *g, const char *id, struct done d)
+{
+	submit(g, id, TASK_START, false, d);
+}
+
+void engine_stop(struct engine *g, const char *id, struct done d)
+{
+	submit(g, id, TASK_STOP, false, d);
+}
+
+void engine_pause(struct engine *g, const char *id, bool on, struct done d)
+{
+	submit(g, id, on ? TASK_PAUSE : TASK_RESUME, false, d);
+}
+
+void engine_remove(struct engine *g, const char *id, bool force, struct done d)
+{
+	submit(g, id, TASK_REMOVE, force, d);
+}

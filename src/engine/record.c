@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// The journal as skepd sees it: while a cell lives it is the writer and takes our events; without one we
+// take the lock, append and let go. State events are not synced here: that would stop the loop.
+#include "engine/engine_int.h"
+
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/jsonw.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/clock.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LATE_MS 50
+#define LATE_TRIES 100
+
+static int append(struct box *b, const char *type, const char *body, struct err *e)
+{
+	struct journal j = {0};
+	auto_fd int dir = fs_open(b->g->sandboxes, b->row.id, O_RDONLY | O_DIRECTORY, 0, e);
+	if (dir < 0 || journal_open(&j, dir, e))
+		return -1;
+	int rc = journal_append(&j, type, "skepd", body, false, e);
+	b->row.anchor_seq = j.seq;
+	memcpy(b->row.anchor, j.head, sizeof b->row.anchor);
+	journal_close(&j);
+	return rc;
+}
+
+static void on_late(struct timer *t);
+
+static void keep_for_later(struct box *b, const char *type, const char *body)
+{
+	struct late **p = &b->late, *l = xcalloc(1, sizeof *l);
+	l->type = xstrdup(type);
+	l->body = xstrdup(body);
+	while (*p)
+		p = &(*p)->next;
+	*p = l;
+	b->late_timer.fn = on_late;
+	if (!b->late_timer.at_ms)
+		timer_set(b->g->loop, &b->late_timer, LATE_MS);
+}
+
+static void drop_first(struct box *b)
+{
+	struct late *l = b->late;
+	b->late = l->next;
+	free(l->type);
+	free(l->body);
+	free(l);
+}
+
+static void to_cell(struct box *b, const char *type, const char *body)
+{
+	b->g->backend->ops->event(b->cell, type, "skepd", body, (struct reply){NULL, NULL});
+}
+
+void record_late_flush(struct box *b)
+{
+	while (b->late) {
+		to_cell(b, b->late->type, b->late->body);
+		drop_first(b);
+	}
+}
+
+static void on_late(struct timer *t)
+{
+	struct box *b = container_of(t, struct box, late_timer);
+	struct err e;
+	if (b->up)
+		record_late_flush(b);
+	while (b->late && !append(b, b->late->type, b->late->body, &e)) {
+		drop_first(b);
+		b->late_tries = 0;
+		box_save(b);
+	}
+	if (!b->late)
+		return;
+	if (e.kind == ERR_CONFLICT && ++b->late_tries < LATE_TRIES) {
+		timer_set(b->g->loop, &b->late_timer, LATE_MS);
+		return;
+	}
+	log_line(LOG_ERROR, "sandbox=%s event %s lost: %s", b->row.id, b->late->type, e.msg);
+	record_forget(b);
+}
+
+void record_forget(struct box *b)
+{
+	while (b->late)
+		drop_first(b);
+	timer_clear(b->g->loop, &b->late_timer);
+}
+
+void record(struct box *b, const char *type, const char *body)
+{
+	struct err e;
+	if (b->up) {
+		to_cell(b, type, body);
+		return;
+	}
+	if (b->late || b->cell) { // a cell that is starting or ending may hold the journal
+		keep_for_later(b, type, body);
+		return;
+	}
+	if (!append(b, type, body, &e))
+		return;
+	if (e.kind == ERR_CONFLICT)
+		keep_for_later(b, type, body);
+	else
+		log_line(LOG_ERROR, "sandbox=%s event %s lost: %s", b->row.id, type, e.msg);
+}
+
+void record_created(struct box *b)
+{
+	const struct sandbox *s = &b->row;
+	auto_buf struct buf body = BUF_INIT(JOURNAL_LINE_MAX);
+	struct jsonw w = {.b = &body};
+	jw_kstr(&w, "sandbox", s->id);
+	jw_kstr(&w, "name", s->name);
+	jw_kstr(&w, "owner", s->owner);
+	jw_kstr(&w, "profile", profile_name(s->profile));
+	jw_kstr(&w, "image", s->image ? s->image : "host");
+	jw_kstr(&w, "repo", s->repo);
+	jw_kstr(&w, "workspace_path", s->ws_path);
+	jw_kbool(&w, "nested", s->nested);
+	record(b, "sandbox.created", body.overflow ? "" : buf_cstr(&body));
+}
+
+void record_state(struct box *b, enum state from)
+{
+	auto_buf struct buf body = BUF_INIT(4096);
+	struct jsonw w = {.b = &body};
+	jw_kstr(&w, "from", state_name(from));
+	jw_kstr(&w, "to", state_name(b->row.state));
+	jw_kstr(&w, "reason", b->row.reason);
+	record(b, "sandbox.state", body.overflow ? "" : buf_cstr(&body));
+}
+
+// The directory itself moves: a new one would cost more than the rest of a removal (ext4 avoids inodes that
+// were freed in the last seconds, and looks at each of them).
+int record_keep(struct box *b, struct err *e)
+{
+	if (!renameat(b->g->sandboxes, b->row.id, b->g->journals, b->row.id) || errno == ENOENT)
+		return 0;
+	return err_sys(e, "keep the journal of %s", b->row.id);
+}
+
+void record_gone(struct box *b)
+{
+	struct err e;
+	struct gone_row g = {.removed = clock_unix_ms(), .anchor_seq = b->row.anchor_seq};
+	memcpy(g.id, b->row.id, sizeof g.id);
+	memcpy(g.anchor, b->row.anchor, sizeof g.anchor);
+	if (store_gone_add(b->g->store, &g, &e))
+		log_line(LOG_ERROR, "sandbox=%s %s", b->row.id, e.msg);
+}
+
+struct settle {
+	struct box *b;
+	bool ended;
+	char *reason;
+};
+
+static void settle_exec(struct box *b, const json_t *o)
+{
+	struct err e;
+	const char *reason = json_str(o, "reason");
+	struct exec_result r = {.status = (uint32_t)json_u64(o, "status"), .signal = (uint32_t)json_u64(o, "signal"),
+				.ended_unix_ms = clock_unix_ms()};
+	r.timed_out = json_is_true(json_object_get(o, "timed_out"));
+	r.reason = reason[0] ? xstrdup(reason) : NULL;
+	if (store_exec_ended(b->g->store, json_str(o, "exec"), &r, &e))
+		log_line(LOG_ERROR, "sandbox=%s %s", b->row.id, e.msg);
+	exec_result_done(&r);
+}
+
+static bool on_line(struct str line, void *arg)
+{
+	struct settle *s = arg;
+	struct err e;
+	auto_json json_t *o = json_read(line.p, line.n, &e);
+	const char *type = o ? json_str(o, "type") : "";
+	if (!strcmp(type, "exec.exit")) {
+		settle_exec(s->b, o);
+	} else if (!strcmp(type, "cell.up")) {
+		s->ended = false;
+	} else if (!strcmp(type, "cell.gone")) {
+		s->ended = true;
+		free(s->reason);
+		s->reason = xstrdup(json_str(o, "reason"));
+	}
+	return true;
+}
+
+bool record_settle(struct box *b, char **out_reason)
+{
+	struct err e;
+	struct settle s = {.b = b};
+	auto_fd int dir = fs_open(b->g->sandboxes, b->row.id, O_RDONLY | O_DIRECTORY, 0, &e);
+	if (dir >= 0 && journal_find(dir, NULL, on_line, &s, &e))
+		log_line(LOG_WARN, "sandbox=%s journal: %s", b->row.id, e.msg);
+	*out_reason = s.reason;
+	return s.ended;
+}
+
+// The directory of a journal and the anchor it must reach; removed sandboxes are found by id or prefix.
+static int find_journal(struct engine *g, const char *id, uint64_t *seq, char anchor[SHA256_HEX], struct err *e)
+{
+	struct gone_row gone;
+	struct box *b = box_find(g, id, e);
+	if (b) {
+		*seq = b->row.anchor_seq;
+		memcpy(anchor, b->row.anchor, SHA256_HEX);
+		return fs_open(g->sandboxes, b->row.id, O_RDONLY | O_DIRECTORY, 0, e);
+	}
+	if (e->kind != ERR_NOT_FOUND || strlen(id) < 3 || store_gone_get(g->store, id, &gone, e))
+		return -1;
+	*seq = gone.anchor_seq;
+	memcpy(anchor, gone.anchor, SHA256_HEX);
+	int fd = openat(g->journals, gone.id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return fd < 0 ? err_set(e, ERR_NOT_FOUND, "sandbox %s was removed and its journal is no longer kept", gone.id) : fd;
+}
+
+int engine_journal(struct engine *g, const char *id, uint64_t offset, struct buf *out, uint64_t *out_end, struct err *e)
+{
+	uint64_t seq;
+	char anchor[SHA256_HEX];
+	auto_fd int dir = find_journal(g, id, &seq, anchor, e);
+	return dir < 0 ? -1 : journal_tail(dir, offset, out, out_end, e);
+}
+
+int engine_journal_verify(struct engine *g, const char *id, struct journal_report *out, struct err *e)
+{
+	uint64_t seq;
+	char anchor[SHA256_HEX];
+	auto_fd int dir = find_journal(g, id, &seq, anchor, e);
+	return dir < 0 ? -1 : journal_verify(dir, seq, anchor[0] ? anchor : NULL, out, e);
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rows of state.db as plain structs. Strings are owned by the struct; times are Unix milliseconds, 0 = none.
+#pragma once
+#include "base/sha256.h"
+#include "model/spec.h"
+#include "model/state.h"
+
+struct sandbox {
+	char id[ID_SIZE], layer[ID_SIZE], machine_id[KEY_SIZE];
+	char *name;  // NULL = none
+	char *owner; // login name of the daemon's user
+	enum state state;
+	char *reason; // why failed or why stopped; NULL
+	enum profile profile;
+	bool nested, trace_off, strict;
+	bool run, keep;	   // ends with its first exec; keep it all the same
+	char *image;	   // image id, NULL = the host's own
+	char *repo;	   // base directory, NULL = empty
+	char *head;	   // commit or ref text of the base at creation, NULL
+	uint64_t base_dev, base_ino;
+	char *ws_path;
+	char *path; // the caller's PATH at creation: which tool roots are shown
+	char **env, **labels; // K=V, never NULL
+	struct cell_mount *mounts; // asked for by the caller; tool roots are not among them
+	uint32_t n_mounts;
+	struct limits limits;
+	uint32_t umask_bits;
+	uint64_t timeout_ms, ttl_ms, idle_ms;
+	uint64_t created, used, expires;
+	int64_t pending; // changed paths, -1 = unknown
+	bool has_isolation;
+	struct isolation isolation; // of the last cell
+	uint64_t anchor_seq;	    // journal head at the last state change
+	char anchor[SHA256_HEX];
+};
+void sandbox_done(struct sandbox *s);
+
+struct cell_row {
+	char sandbox[ID_SIZE];
+	char key[KEY_SIZE];
+	uint32_t pid;	// 0 while starting
+	uint64_t start; // process start time: with the pid, an identity
+};
+
+struct exec_row {
+	char id[ID_SIZE], sandbox[ID_SIZE];
+	char **argv;
+	char *cwd, *user;
+	bool tty, running;
+	uint32_t pid; // inside
+	uint64_t started;
+	struct exec_result result; // valid when not running
+};
+void exec_row_done(struct exec_row *x);
+
+struct image_row {
+	char id[ID_SIZE];
+	char *name, *source;
+	uint64_t bytes, files, created;
+};
+void image_row_done(struct image_row *i);
+
+// What is remembered of a removed sandbox, so that its kept journal can still be verified.
+struct gone_row {
+	char id[ID_SIZE];
+	uint64_t removed, anchor_seq;
+	char anchor[SHA256_HEX];
+};

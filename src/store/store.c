@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening, schema, prepared statements. The rows are in rows.c.
+#include "store/store_int.h"
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define SCHEMA_VERSION 1
+
+static const char schema[] =
+	"CREATE TABLE meta(key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;"
+	"CREATE TABLE sandboxes(id TEXT PRIMARY KEY, layer TEXT, machine_id TEXT, name TEXT, owner TEXT,"
+	" state INTEGER NOT NULL, reason TEXT, profile INTEGER, flags INTEGER, image TEXT, repo TEXT, head TEXT,"
+	" base_dev INTEGER, base_ino INTEGER, ws_path TEXT, path TEXT, env BLOB, labels BLOB, mounts BLOB, limits BLOB,"
+	" umask INTEGER, timeout_ms INTEGER, ttl_ms INTEGER, idle_ms INTEGER, created INTEGER, used INTEGER,"
+	" expires INTEGER, pending INTEGER, isolation BLOB, anchor_seq INTEGER, anchor TEXT) WITHOUT ROWID;"
+	"CREATE UNIQUE INDEX names ON sandboxes(name) WHERE name IS NOT NULL;"
+	"CREATE TABLE cells(sandbox TEXT PRIMARY KEY, key TEXT, pid INTEGER, start INTEGER) WITHOUT ROWID;"
+	"CREATE TABLE execs(id TEXT PRIMARY KEY, sandbox TEXT NOT NULL, argv BLOB, cwd TEXT, user TEXT, tty INTEGER,"
+	" running INTEGER, pid INTEGER, started INTEGER, status INTEGER, signal INTEGER, timed_out INTEGER, reason TEXT,"
+	" out_bytes INTEGER, err_bytes INTEGER, ended INTEGER, ord INTEGER) WITHOUT ROWID;"
+	"CREATE INDEX execs_of ON execs(sandbox, ord);"
+	"CREATE TABLE images(id TEXT PRIMARY KEY, name TEXT UNIQUE, source TEXT, bytes INTEGER, files INTEGER, created INTEGER) WITHOUT ROWID;"
+	"CREATE TABLE gone(id TEXT PRIMARY KEY, removed INTEGER, anchor_seq INTEGER, anchor TEXT) WITHOUT ROWID;"
+	"INSERT INTO meta VALUES('version', 1);";
+
+#define EXEC_COLUMNS                                                                                       \
+	"id,sandbox,argv,cwd,user,tty,running,pid,started,status,signal,timed_out,reason,out_bytes,err_bytes,ended"
+
+static const char *const sql[] = {
+	[Q_BEGIN] = "BEGIN IMMEDIATE",
+	[Q_COMMIT] = "COMMIT",
+	[Q_SAVE] = "SAVEPOINT strict",
+	[Q_UNSAVE] = "RELEASE strict",
+	[Q_UNDO] = "ROLLBACK TO strict",
+	[Q_BOX_ADD] = "INSERT INTO sandboxes VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+	[Q_BOX_SET] = "UPDATE sandboxes SET state=?,reason=?,head=?,used=?,expires=?,pending=?,isolation=?,anchor_seq=?,"
+		      "anchor=? WHERE id=?",
+	[Q_BOX_DROP] = "DELETE FROM sandboxes WHERE id=?",
+	[Q_BOX_DROP_CELL] = "DELETE FROM cells WHERE sandbox=?",
+	[Q_BOX_DROP_EXECS] = "DELETE FROM execs WHERE sandbox=?",
+	[Q_BOXES] = "SELECT * FROM sandboxes ORDER BY created, id",
+	[Q_CELL_SET] = "INSERT OR REPLACE INTO cells VALUES(?,?,?,?)",
+	[Q_CELL_DROP] = "DELETE FROM cells WHERE sandbox=?",
+	[Q_CELLS] = "SELECT * FROM cells",
+	[Q_EXEC_ADD] = "INSERT INTO execs(id,sandbox,argv,cwd,user,tty,running,pid,started,ord) VALUES(?,?,?,?,?,?,?,?,?,?)",
+	[Q_EXEC_STARTED] = "UPDATE execs SET pid=? WHERE id=? AND running=1",
+	[Q_EXEC_ENDED] = "UPDATE execs SET running=0,status=?,signal=?,timed_out=?,reason=?,out_bytes=?,err_bytes=?,"
+			 "started=CASE WHEN ?7 THEN ?7 ELSE started END,ended=?8 WHERE id=?9 AND running=1",
+	[Q_EXECS_LOST] = "UPDATE execs SET running=0,status=137,signal=9,reason=?,ended=? WHERE sandbox=? AND running=1",
+	[Q_EXEC_DROP] = "DELETE FROM execs WHERE id=?",
+	// '{' follows 'z': every id that starts with the text lies between
+	[Q_EXEC_GET] = "SELECT " EXEC_COLUMNS " FROM execs WHERE id>=?1 AND id<?1||'{' LIMIT 2",
+	[Q_EXECS] = "SELECT " EXEC_COLUMNS " FROM execs WHERE sandbox=? ORDER BY ord DESC",
+	[Q_EXECS_ALL] = "SELECT " EXEC_COLUMNS " FROM execs ORDER BY ord DESC",
+	[Q_EXEC_TRIM] = "DELETE FROM execs WHERE sandbox=?1 AND running=0 AND ord NOT IN "
+			"(SELECT ord FROM execs WHERE sandbox=?1 ORDER BY ord DESC LIMIT ?2)",
+	[Q_IMAGE_ADD] = "INSERT INTO images VALUES(?,?,?,?,?,?)",
+	[Q_IMAGE_DROP] = "DELETE FROM images WHERE id=?",
+	[Q_IMAGES] = "SELECT * FROM images ORDER BY created DESC, id",
+	[Q_GONE_ADD] = "INSERT OR REPLACE INTO gone VALUES(?,?,?,?)",
+	[Q_GONE_DROP] = "DELETE FROM gone WHERE id=?",
+	[Q_GONE_GET] = "SELECT * FROM gone WHERE id>=?1 AND id<?1||'{' LIMIT 2",
+};
+static_assert(countof(sql) == QUERIES, "a text per query");
+
+int store_fail(struct store *s, struct err *e)
+{
+	return err_set(e, ERR_SYSTEM, "state.db: %s", s->db ? sqlite3_errmsg(s->db) : "out of memory");
+}
+
+static int text_row(void *ctx, int n, char **values, char **names)
+{
+	(void)names;
+	struct buf *b = ctx;
+	if (n && values[0])
+		buf_str(b, values[0]);
+	return 0;
+}
+
+static int exec_text(struct store *s, const char *text, struct buf *out, struct err *e)
+{
+	return sqlite3_exec(s->db, text, text_row, out, NULL) == SQLITE_OK ? 0 : store_fail(s, e);
+}
+
+// 1 = sound, 0 = damaged, -1 = can not be used for another reason
+static int check(struct store *s, struct err *e)
+{
+	auto_buf struct buf out = BUF_INIT(65536);
+	int rc = sqlite3_exec(s->db, "PRAGMA quick_check(1)", text_row, &out, NULL);
+	if (rc == SQLITE_CORRUPT || rc == SQLITE_NOTADB)
+		return 0;
+	if (rc != SQLITE_OK)
+		return store_fail(s, e);
+	return !strcmp(buf_cstr(&out), "ok");
+}
+
+static int settle_schema(struct store *s, struct err *e)
+{
+	auto_buf struct buf out = BUF_INIT(64);
+	if (exec_text(s, "SELECT count(*) FROM sqlite_master WHERE name='meta'", &out, e))
+		return -1;
+	if (!strcmp(buf_cstr(&out), "0"))
+		return exec_text(s, "BEGIN", NULL, e) || exec_text(s, schema, NULL, e) || exec_text(s, "COMMIT", NULL, e) ? -1 : 0;
+	buf_clear(&out);
+	if (exec_text(s, "SELECT value FROM meta WHERE key='version'", &out, e))
+		return -1;
+	uint64_t v = 0;
+	if (str_to_u64(str_of(buf_cstr(&out)), 1, SCHEMA_VERSION, &v))
+		return err_set(e, ERR_UNSUPPORTED, "state.db has schema version %s, this skepd knows %d: use a newer skep",
+			       buf_cstr(&out), SCHEMA_VERSION);
+	return 0;
+}
+
+// Exclusive locking keeps the WAL index in memory and saves the lock calls of every transaction; nobody
+// else opens the file. Checkpoints sync, so they happen when idle and not inside a commit.
+static const char pragmas[] = "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;"
+			      "PRAGMA wal_autocheckpoint=0; PRAGMA temp_store=MEMORY;";
+
+static int open_db(struct store *s, const char *path, struct err *e)
+{
+	int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
+	if (sqlite3_open_v2(path, &s->db, flags, NULL) != SQLITE_OK)
+		return store_fail(s, e);
+	sqlite3_busy_timeout(s->db, 2000);
+	return 0;
+}
+
+static void move_aside(const char *path, uint64_t stamp, const char *suffix)
+{
+	auto_free char *from = xasprintf("%s%s", path, suffix);
+	auto_free char *to = xasprintf("%s.bad-%llu%s", path, (unsigned long long)stamp, suffix);
+	rename(from, to); // absent -wal and -shm are the usual case; what matters is checked by the reopen
+}
+
+static int reopen_empty(struct store *s, const char *path, struct err *e)
+{
+	uint64_t stamp = clock_unix_ms() / 1000;
+	sqlite3_close(s->db);
+	s->db = NULL;
+	log_line(LOG_ERROR, "state.db is damaged: moved to %s.bad-%llu, starting with no sandboxes; their directories "
+		 "are kept, `skep gc --dry-run` lists them", path, (unsigned long long)stamp);
+	move_aside(path, stamp, "");
+	move_aside(path, stamp, "-wal");
+	move_aside(path, stamp, "-shm");
+	return open_db(s, path, e);
+}
+
+static int prepare_all(struct store *s, struct err *e)
+{
+	for (int i = 0; i < QUERIES; i++)
+		if (sqlite3_prepare_v3(s->db, sql[i], -1, SQLITE_PREPARE_PERSISTENT, &s->q[i], NULL) != SQLITE_OK)
+			return store_fail(s, e);
+	return 0;
+}
+
+static int open_all(struct store *s, const char *path, struct err *e)
+{
+	if (open_db(s, path, e))
+		return -1;
+	int sound = check(s, e);
+	if (sound < 0 || (!sound && reopen_empty(s, path, e)))
+		return -1;
+	auto_buf struct buf answers = BUF_INIT(256); // pragmas answer with rows
+	if (exec_text(s, pragmas, &answers, e) || settle_schema(s, e))
+		return -1;
+	return prepare_all(s, e);
+}
+
+struct store *store_open(const char *path, struct err *e)
+{
+	struct store *s = xcalloc(1, sizeof *s);
+	if (open_all(s, path, e)) {
+		store_close(s);
+		return NULL;
+	}
+	chmod(path, 0600); // its directory is 0700 already
+	return s;
+}
+
+void store_close(struct store *s)
+{
+	if (!s)
+		return;
+	struct err e;
+	if (s->q[QUERIES - 1] && store_flush(s, &e))
+		log_line(LOG_ERROR, "%s", e.msg);
+	for (int i = 0; i < QUERIES; i++)
+		sqlite3_finalize(s->q[i]);
+	sqlite3_close(s->db);
+	free(s);
+}
+
+bool store_is_dirty(const struct store *s)
+{
+	return s->dirty;
+}
+
+void store_checkpoint(struct store *s)
+{
+	struct err e;
+	if (store_flush(s, &e)) {
+		log_line(LOG_ERROR, "%s", e.msg);
+		return;
+	}
+	if (sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL) == SQLITE_OK)
+		s->dirty = false;
+	else
+		log_line(LOG_WARN, "state.db: checkpoint: %s", sqlite3_errmsg(s->db));
+}
+
+struct cursor store_query(struct store *s, enum query q)
+{
+	return (struct cursor){s->q[q], 0};
+}
+
+uint64_t store_order(struct store *s)
+{
+	uint64_t now = clock_unix_ms() * 1000;
+	s->last_order = now > s->last_order ? now : s->last_order + 1;
+	return s->last_order;
+}
+
+static int step(struct store *s, sqlite3_stmt *st, struct err *e)
+{
+	int rc = sqlite3_step(st);
+	bool ok = rc == SQLITE_DONE || rc == SQLITE_ROW;
+	if (!ok)
+		store_fail(s, e);
+	sqlite3_reset(st);
+	return ok ? 0 : -1;
+}
+
+static bool is_open(const struct store *s)
+{
+	return !sqlite3_get_autocommit(s->db);
+}
+
+int store_run(struct store *s, struct cursor c, struct err *e)
+{
+	s->dirty = true;
+	if (!is_open(s) && step(s, s->q[Q_BEGIN], e))
+		return -1;
+	return step(s, c.st, e);
+}
+
+int store_begin(struct store *s, struct err *e)
+{
+	if (fault(FAULT_STORE_BEGIN, e) || (!is_open(s) && step(s, s->q[Q_BEGIN], e)))
+		return -1;
+	return step(s, s->q[Q_SAVE], e);
+}
+
+int store_commit(struct store *s, struct err *e)
+{
+	if (!fault(FAULT_STORE_COMMIT, e) && !step(s, s->q[Q_UNSAVE], e) && !step(s, s->q[Q_COMMIT], e))
+		return 0;
+	store_rollback(s);
+	return -1;
+}
+
+void store_rollback(struct store *s)
+{
+	struct err e;
+	if (is_open(s) && (step(s, s->q[Q_UNDO], &e) || step(s, s->q[Q_UNSAVE], &e)))
+		log_line(LOG_ERROR, "%s", e.msg);
+}
+
+int store_flush(struct store *s, struct err *e)
+{
+	return is_open(s) ? step(s, s->q[Q_COMMIT], e) : 0;
+}

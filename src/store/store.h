@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// state.db: the only user of SQLite. Statements are prepared once and take bound parameters only.
+// WAL, synchronous=NORMAL, opened by skepd alone; commits do not sync, store_checkpoint does.
+//
+// Two ways to write. Between store_begin and store_commit: all or nothing, and kept when commit returns.
+// Any other write is lazy: seen at once by our own reads, kept by the next store_commit or store_flush. What
+// is lost with a crash in between is settled at the next start from the cells and their journals.
+#pragma once
+#include "store/rows.h"
+
+struct store;
+
+// A file that fails its integrity check is moved aside (PATH.bad-<time>, logged) and an empty one is made:
+// rows are not rebuilt from directories, gc then lists those as left over.
+struct store *store_open(const char *path, struct err *e) MUST_USE;
+void store_close(struct store *s);
+bool store_is_dirty(const struct store *s); // written since the last checkpoint
+void store_checkpoint(struct store *s);
+
+int store_begin(struct store *s, struct err *e) MUST_USE;
+int store_commit(struct store *s, struct err *e) MUST_USE; // undone when it fails
+void store_rollback(struct store *s);			     // what was written since store_begin
+int store_flush(struct store *s, struct err *e) MUST_USE;
+
+int store_sandbox_add(struct store *s, const struct sandbox *b, struct err *e) MUST_USE;
+// Writes what changes in a life: state, reason, head, used, expires, pending, isolation, anchor.
+int store_sandbox_set(struct store *s, const struct sandbox *b, struct err *e) MUST_USE;
+int store_sandbox_drop(struct store *s, const char *id, struct err *e) MUST_USE; // with its cell and execs
+int store_sandboxes(struct store *s, void (*each)(void *ctx, struct sandbox *taken), void *ctx, struct err *e) MUST_USE;
+
+int store_cell_set(struct store *s, const struct cell_row *c, struct err *e) MUST_USE;
+int store_cell_drop(struct store *s, const char *sandbox, struct err *e) MUST_USE;
+int store_cells(struct store *s, void (*each)(void *ctx, const struct cell_row *c), void *ctx, struct err *e) MUST_USE;
+
+int store_exec_add(struct store *s, const struct exec_row *x, struct err *e) MUST_USE;
+int store_exec_started(struct store *s, const char *id, uint32_t pid, struct err *e) MUST_USE;
+// Only a running one is ended: a replayed result changes nothing.
+int store_exec_ended(struct store *s, const char *id, const struct exec_result *r, struct err *e) MUST_USE;
+// Those of a sandbox that still run: killed by signal 9, for that reason.
+int store_execs_lost(struct store *s, const char *sandbox, const char *reason, uint64_t at, struct err *e) MUST_USE;
+int store_exec_drop(struct store *s, const char *id, struct err *e) MUST_USE;
+// By id or unique prefix: NOT_FOUND, CONFLICT.
+int store_exec_get(struct store *s, const char *id, struct exec_row *out, struct err *e) MUST_USE;
+// Newest first; sandbox NULL = all. The row is borrowed.
+int store_execs(struct store *s, const char *sandbox, void (*each)(void *ctx, const struct exec_row *x), void *ctx,
+		struct err *e) MUST_USE;
+int store_exec_trim(struct store *s, const char *sandbox, struct err *e) MUST_USE; // keeps the newest STORE_EXECS_KEPT
+#define STORE_EXECS_KEPT 1000
+
+int store_image_add(struct store *s, const struct image_row *i, struct err *e) MUST_USE;
+int store_image_drop(struct store *s, const char *id, struct err *e) MUST_USE;
+int store_images(struct store *s, void (*each)(void *ctx, const struct image_row *i), void *ctx, struct err *e) MUST_USE;
+
+int store_gone_add(struct store *s, const struct gone_row *g, struct err *e) MUST_USE;
+int store_gone_drop(struct store *s, const char *id, struct err *e) MUST_USE;
+int store_gone_get(struct store *s, const char *id, struct gone_row *out, struct err *e) MUST_USE; // id or prefix

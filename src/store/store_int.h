@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shared inside the room: statements and the cursors that bind and read them column by column.
+#pragma once
+#include "store/store.h"
+#include <sqlite3.h>
+
+enum query {
+	Q_BEGIN, Q_COMMIT, Q_SAVE, Q_UNSAVE, Q_UNDO,
+	Q_BOX_ADD, Q_BOX_SET, Q_BOX_DROP, Q_BOX_DROP_CELL, Q_BOX_DROP_EXECS, Q_BOXES,
+	Q_CELL_SET, Q_CELL_DROP, Q_CELLS,
+	Q_EXEC_ADD, Q_EXEC_STARTED, Q_EXEC_ENDED, Q_EXECS_LOST, Q_EXEC_DROP, Q_EXEC_GET, Q_EXECS, Q_EXECS_ALL, Q_EXEC_TRIM,
+	Q_IMAGE_ADD, Q_IMAGE_DROP, Q_IMAGES,
+	Q_GONE_ADD, Q_GONE_DROP, Q_GONE_GET,
+	QUERIES,
+};
+
+struct store {
+	sqlite3 *db;
+	sqlite3_stmt *q[QUERIES];
+	bool dirty;
+	uint64_t last_order; // of exec rows: newest first also within a millisecond
+};
+
+// Binds or reads the next column.
+struct cursor {
+	sqlite3_stmt *st;
+	int at;
+};
+struct cursor store_query(struct store *s, enum query q);
+void put_text(struct cursor *c, const char *v); // NULL is kept
+void put_u64(struct cursor *c, uint64_t v);
+void put_blob(struct cursor *c, const struct buf *b); // copied
+void put_strv(struct cursor *c, char *const *v);
+char *get_text(struct cursor *c); // owned, may be NULL
+void get_fixed(struct cursor *c, char *out, size_t size);
+uint64_t get_u64(struct cursor *c);
+struct wire get_blob(struct cursor *c); // borrowed until the next step
+char **get_strv(struct cursor *c);	// owned, never NULL
+
+int store_run(struct store *s, struct cursor c, struct err *e) MUST_USE; // a write, lazy unless begun; resets it
+uint64_t store_order(struct store *s);
+int store_fail(struct store *s, struct err *e);				 // sqlite's last error; -1

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+// The native backend against a nursery and cells played by this test, in the same loop, over socket pairs.
+#include "backend/backend.h"
+
+#include "base/chan.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "model/msg.h"
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static char dir[64];
+static struct loop loop;
+static struct backend *be;
+static struct chan nursery;		   // the other end of channel N
+static struct chan slots[32];		   // the other ends of channel K
+static int n_slots, wants_warm, wants_cold, greetings;
+static uint32_t last_spec, remove_id;
+static bool refuse_slots;
+static char *removed;
+
+static void check_timeout(struct timer *t)
+{
+	(void)t;
+	loop_stop(&loop);
+}
+
+static void turn(uint64_t ms)
+{
+	struct err e;
+	struct timer t = {.fn = check_timeout};
+	timer_set(&loop, &t, ms);
+	assert_int_equal(loop_run(&loop, &e), 0);
+}
+
+static void send_err(struct chan *c, uint32_t id, enum err_kind kind, const char *msg)
+{
+	auto_buf struct buf b = BUF_INIT(1024);
+	wire_u32(&b, kind);
+	wire_u32(&b, 0);
+	wire_str(&b, msg);
+	chan_send_buf(c, M_ERR, id, &b);
+}
+
+static void on_slot_close(struct chan *c)
+{
+	chan_close(c);
+}
+
+static void on_slot_frame(struct chan *c, struct frame *f)
+{
+	if (f->type == M_SPEC)
+		last_spec = f->id;
+	else if (f->type == M_KILL)
+		send_err(c, f->id, ERR_NOT_FOUND, "no such exec");
+	else if (f->type == M_TICKET)
+		chan_send(c, M_OK, 0, f->id, NULL, 0);
+}
+
+static void give_slot(uint32_t id)
+{
+	int sv[2];
+	struct err e;
+	uint8_t profile = 0;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv), 0);
+	struct chan *c = &slots[n_slots++];
+	chan_init(c, sv[0]);
+	c->on_frame = on_slot_frame;
+	c->on_close = on_slot_close;
+	assert_int_equal(chan_attach(c, &loop, &e), 0);
+	chan_send_fd(&nursery, M_SLOT, id, &profile, 1, sv[1]);
+	close(sv[1]);
+}
+
+static void on_nursery_frame(struct chan *c, struct frame *f)
+{
+	struct wire w = {.p = f->p, .n = f->n};
+	if (f->type == M_NURSERY) {
+		greetings++;
+	} else if (f->type == M_WANT) {
+		bool warm = f->p[1];
+		*(warm ? &wants_warm : &wants_cold) += 1;
+		if (refuse_slots)
+			send_err(c, f->id, ERR_UNSUPPORTED, "no user namespaces here");
+		else
+			give_slot(f->id);
+	} else if (f->type == M_REMOVE) {
+		char **v = wire_get_strv(&w);
+		free(removed);
+		removed = xstrdup(v[0]);
+		remove_id = f->id;
+		strv_free(v);
+		chan_send(c, M_OK, 0, f->id, NULL, 0);
+	}
+}
+
+static void on_nursery_close(struct chan *c)
+{
+	chan_close(c);
+}
+
+static int set_up(void **state)
+{
+	int sv[2];
+	struct err e;
+	(void)state;
+	n_slots = wants_warm = wants_cold = greetings = 0;
+	refuse_slots = false;
+	if (fmt_to(dir, sizeof dir, "/tmp/skep-native-XXXXXX") || !mkdtemp(dir) || loop_init(&loop, &e))
+		return -1;
+	auto_free char *cells = xasprintf("%s/run/cells", dir);
+	if (fs_mkdirs(AT_FDCWD, cells, 0700, &e) || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv))
+		return -1;
+	chan_init(&nursery, sv[0]);
+	nursery.on_frame = on_nursery_frame;
+	nursery.on_close = on_nursery_close;
+	struct native_config cfg = {dir, "/home/ann", "/nonexistent/skep-cell", sv[1]};
+	be = backend_native_new(&loop, &cfg, &e);
+	return !be || chan_attach(&nursery, &loop, &e) ? -1 : 0;
+}
+
+static int tear_down(void **state)
+{
+	struct err e;
+	(void)state;
+	be->ops->free(be);
+	chan_close(&nursery);
+	for (int i = 0; i < n_slots; i++)
+		chan_close(&slots[i]);
+	turn(1);
+	loop.timers = NULL;
+	loop_done(&loop);
+	free(removed);
+	removed = NULL;
+	return fs_remove_tree(AT_FDCWD, dir, &e);
+}
+
+struct watched {
+	struct cell_watcher w;
+	struct cell *cell;
+	int ups, starts, exits, gones;
+	struct err failed;
+	uint32_t status;
+	struct cell_end end;
+	char reason[64];
+};
+
+static struct watched *of(struct cell_watcher *w)
+{
+	return container_of(w, struct watched, w);
+}
+
+static void up(struct cell_watcher *w, struct cell_up *u, const struct err *e)
+{
+	of(w)->ups++;
+	if (e)
+		of(w)->failed = *e;
+	else
+		assert_true(u->pid == 77 && u->seq == 5);
+}
+
+static void started(struct cell_watcher *w, const char *exec, uint32_t pid)
+{
+	of(w)->starts++;
+	assert_true(!strcmp(exec, "x1") && pid == 9);
+}
+
+static void exited(struct cell_watcher *w, const char *exec, const struct exec_result *r)
+{
+	(void)exec;
+	of(w)->exits++;
+	of(w)->status = r->status;
+}
+
+static void gone(struct cell_watcher *w, const struct cell_end *end)
+{
+	of(w)->gones++;
+	of(w)->end = *end;
+	assert_int_equal(fmt_to(of(w)->reason, sizeof of(w)->reason, "%s", end->reason), 0);
+}
+
+static struct watched watched(void)
+{
+	return (struct watched){.w = {.up = up, .started = started, .exited = exited, .gone = gone}};
+}
+
+static struct cell *start(struct watched *w, enum profile p, bool fresh)
+{
+	char empty[] = "", layer[128], *none[] = {NULL};
+	assert_int_equal(fmt_to(layer, sizeof layer, "%s/layer", dir), 0);
+	struct cell_spec s = {.sandbox = "s1", .hostname = empty, .profile = p, .skep_home = empty, .sandbox_dir = empty,
+			      .layer = layer, .lowers = none, .ws_path = empty, .home = empty};
+	w->cell = be->ops->start(be, &s, fresh, &w->w);
+	assert_int_equal(w->ups, 0); // never from inside the call
+	return w->cell;
+}
+
+static struct chan *slot_with_spec(void)
+{
+	for (int i = 0; i < n_slots; i++)
+		if (slots[i].in.cap) // the one that has received something
+			return &slots[i];
+	return NULL;
+}
+
+static void answer_up(struct chan *c)
+{
+	auto_buf struct buf b = BUF_INIT(1024);
+	struct isolation iso = {.landlock = 3};
+	wire_u32(&b, 77);
+	wire_u64(&b, 123);
+	wire_u8(&b, 0);
+	isolation_write(&b, &iso);
+	wire_u64(&b, 5);
+	wire_str(&b, "abcd");
+	chan_send_buf(c, M_UP, last_spec, &b);
+}
+
+static struct chan *bring_up(struct watched *w)
+{
+	turn(20);
+	start(w, PROFILE_USER, true);
+	turn(20);
+	struct chan *c = slot_with_spec();
+	assert_non_null(c);
+	answer_up(c);
+	turn(20);
+	assert_int_equal(w->ups, 1);
+	assert_int_equal(w->failed.kind, ERR_NONE);
+	return c;
+}
+
+static void keeps_a_pool_and_refills_it(void **state)
+{
+	(void)state;
+	struct watched w = watched();
+	turn(20);
+	assert_int_equal(greetings, 1);
+	assert_int_equal(wants_warm, 4);
+	bring_up(&w);
+	assert_int_equal(wants_warm, 5);
+	assert_int_equal(wants_cold, 0);
+}
+
+static void root_and_used_layers_get_cold_slots(void **state)
+{
+	(void)state;
+	struct watched a = watched(), b = watched();
+	turn(20);
+	start(&a, PROFILE_ROOT, true);
+	start(&b, PROFILE_USER, false);
+	turn(20);
+	assert_int_equal(wants_cold, 2);
+	assert_int_equal(wants_warm, 4);
+	auto_free char *work = xasprintf("%s/layer/work", dir);
+	assert_true(fs_exists(AT_FDCWD, work)); // made for the fresh one
+}
+
+static void tells_what_happens(void **state)
+{
+	(void)state;
+	struct watched w = watched();
+	struct chan *c = bring_up(&w);
+	auto_buf struct buf b = BUF_INIT(1024), x = BUF_INIT(1024), g = BUF_INIT(1024);
+	struct exec_result r = {.status = 42};
+	wire_str(&b, "x1");
+	wire_u32(&b, 9);
+	chan_send_buf(c, M_STARTED, 0, &b);
+	wire_str(&x, "x1");
+	exec_result_write(&x, &r);
+	chan_send_buf(c, M_EXITED, 0, &x);
+	wire_str(&g, "exec ended");
+	wire_u32(&g, UINT32_MAX);
+	wire_u8(&g, 1);
+	wire_u64(&g, 8);
+	wire_str(&g, "beef");
+	chan_send_buf(c, M_GONE, 0, &g);
+	turn(20);
+	assert_true(w.starts == 1 && w.exits == 1 && w.status == 42 && w.gones == 1);
+	assert_true(!w.end.died && w.end.removed && w.end.pending == -1 && w.end.seq == 8 && !strcmp(w.end.head, "beef"));
+	assert_string_equal(w.reason, "exec ended");
+}
+
+static void note(void *ctx, const struct err *e)
+{
+	*(enum err_kind *)ctx = e ? e->kind : ERR_NONE;
+}
+
+static void answers_requests_by_id(void **state)
+{
+	(void)state;
+	struct watched w = watched();
+	enum err_kind killed = ERR_BUG, ticket = ERR_BUG;
+	bring_up(&w);
+	be->ops->kill(w.cell, "x9", 15, (struct reply){note, &killed});
+	be->ops->ticket(w.cell, "x1", "t", (struct reply){note, &ticket});
+	turn(20);
+	assert_int_equal(killed, ERR_NOT_FOUND);
+	assert_int_equal(ticket, ERR_NONE);
+}
+
+static void a_cell_that_dies_is_reported_and_fails_its_requests(void **state)
+{
+	(void)state;
+	struct watched w = watched();
+	enum err_kind paused = ERR_BUG;
+	struct chan *c = bring_up(&w);
+	be->ops->pause(w.cell, true, (struct reply){note, &paused});
+	turn(5);
+	chan_close(c);
+	turn(20);
+	assert_int_equal(paused, ERR_UNAVAILABLE);
+	assert_true(w.gones == 1 && w.end.died && w.end.pending == -1);
+}
+
+static void a_refused_spec_is_the_callers_error(void **state)
+{
+	(void)state;
+	struct watched w = watched();
+	turn(20);
+	start(&w, PROFILE_USER, true);
+	turn(20);
+	send_err(slot_with_spec(), last_spec, ERR_DENIED, "strict");
+	turn(20);
+	assert_true(w.ups == 1 && w.failed.kind == ERR_DENIED && !strcmp(w.failed.msg, "strict"));
+	assert_int_equal(w.gones, 0);
+}
+
+static void a_dead_warm_slot_is_not_used(void **state)
+{
+	(void)state;
+	struct watched w = watched();
+	turn(20);
+	chan_close(&slots[0]);
+	bring_up(&w);
+	assert_true(w.ups == 1 && w.failed.kind == ERR_NONE);
+}
+
+static void a_nursery_that_can_give_none_says_why(void **state)
+{
+	(void)state;
+	struct watched w = watched();
+	refuse_slots = true;
+	start(&w, PROFILE_USER, true);
+	turn(50);
+	assert_true(w.ups == 1 && w.failed.kind == ERR_UNSUPPORTED);
+}
+
+static void removal_goes_below_the_home(void **state)
+{
+	(void)state;
+	enum err_kind done = ERR_BUG;
+	char layer[] = "layers/l1", *dirs[] = {layer, NULL};
+	be->ops->remove(be, dirs, (struct reply){note, &done});
+	turn(20);
+	auto_free char *want = xasprintf("%s/layers/l1", dir);
+	assert_int_equal(done, ERR_NONE);
+	assert_string_equal(removed, want);
+}
+
+static void adopting_what_is_not_there_fails(void **state)
+{
+	(void)state;
+	struct watched w = watched();
+	w.cell = be->ops->adopt(be, "s1", "key", &w.w);
+	assert_int_equal(w.ups, 0);
+	turn(20);
+	assert_true(w.ups == 1 && w.failed.kind == ERR_SYSTEM);
+}
+
+int main(void)
+{
+#define T(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		T(keeps_a_pool_and_refills_it),
+		T(root_and_used_layers_get_cold_slots),
+		T(tells_what_happens),
+		T(answers_requests_by_id),
+		T(a_cell_that_dies_is_reported_and_fails_its_requests),
+		T(a_refused_spec_is_the_callers_error),
+		T(a_dead_warm_slot_is_not_used),
+		T(a_nursery_that_can_give_none_says_why),
+		T(removal_goes_below_the_home),
+		T(adopting_what_is_not_there_fails),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
