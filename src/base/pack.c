@@ -18,10 +18,10 @@
 #include <unistd.h>
 
 #define MAGIC "SKEPPAK1"
-#define PACK_PATH 4096	// bytes of a path or link target
-#define PACK_DEPTH 500	// one descriptor per level, within the usual 1024
+#define PACK_PATH 4096 // bytes of a path or link target
+#define PACK_DEPTH 500 // one descriptor per level, within the usual 1024
 #define PACK_CHUNK (128u << 10)
-#define ENTRY_HEAD 17u	// type, mode, mtime, length of the path
+#define ENTRY_HEAD 17u // type, mode, mtime, length of the path
 
 struct writer {
 	int fd;
@@ -143,7 +143,10 @@ static int put(struct writer *w, int dirfd, const char *name, int depth)
 int pack_write(int out_fd, int dirfd, const char *name, const char *as, struct err *e)
 {
 	struct writer w = {
-		.fd = out_fd, .out = BUF_INIT(PACK_CHUNK * 2), .path = BUF_INIT(PACK_PATH), .e = e,
+		.fd = out_fd,
+		.out = BUF_INIT(PACK_CHUNK * 2),
+		.path = BUF_INIT(PACK_PATH),
+		.e = e,
 		.chunk = xcalloc(1, PACK_CHUNK),
 	};
 	buf_str(&w.out, MAGIC);
@@ -171,7 +174,7 @@ struct level {
 struct reader {
 	int fd, top; // top: the level that is filled now; 0 = the target itself, borrowed
 	char *chunk;
-	size_t at, n; // what of chunk is not used yet
+	size_t at, n;	 // what of chunk is not used yet
 	struct buf path; // of the newest directory, as in the stream
 	struct level levels[PACK_DEPTH + 1];
 	struct err *e;

@@ -121,10 +121,7 @@ static void build_failed(struct cell *c, const struct err *e)
 {
 	if (c->control)
 		control_send_err(&c->control->chan, c->spec_request, e);
-	if (c->spec.sandbox[0] && c->listen.fd >= 0) {
-		auto_free char *name = xasprintf("%s.sock", c->spec.sandbox);
-		unlinkat(c->nursery->cells_dir, name, 0);
-	}
+	control_unlisten(c);
 	kill(c->init_pid, SIGKILL);
 	while (waitpid(c->init_pid, NULL, 0) < 0 && errno == EINTR)
 		;
@@ -305,16 +302,21 @@ static void tell_skepd(struct cell *c)
 	chan_send_buf(&c->control->chan, M_GONE, 0, &b);
 }
 
+static _Noreturn void leave(struct cell *c)
+{
+	control_unlisten(c);
+	_exit(0);
+}
+
 static void exit_late(struct timer *t)
 {
-	(void)t;
-	_exit(0);
+	leave(container_of(t, struct cell, ending));
 }
 
 void cell_maybe_exit(struct cell *c)
 {
 	if (c->stage == CELL_GONE && !client_waiting(c))
-		_exit(0);
+		leave(c);
 }
 
 static void cell_gone(struct cell *c)
@@ -336,8 +338,6 @@ static void cell_gone(struct cell *c)
 	if (c->remove_layer)
 		remove_layer(c);
 	record_cell_gone(c);
-	auto_free char *name = xasprintf("%s.sock", c->spec.sandbox);
-	unlinkat(c->nursery->cells_dir, name, 0);
 	journal_close(&c->journal); // before the word is out: skepd writes next
 	if (fault(FAULT_CELL_GONE, &e))
 		log_line(LOG_WARN, "%s", e.msg);

@@ -65,6 +65,7 @@ struct cell {
 	bool fresh;		 // it became the sandbox's
 	struct chan init;
 	struct watch init_end, listen, notify;
+	ino_t socket_ino;
 	int init_pidfd;
 	struct client *control; // skepd, when it is there
 	struct client *clients;
@@ -103,6 +104,7 @@ int cell_pause(struct cell *c, bool on, struct err *e) MUST_USE;
 
 // control.c
 int control_listen(struct cell *c, struct err *e) MUST_USE;
+void control_unlisten(struct cell *c);
 void control_frame(struct client *cl, struct frame *f);
 void control_send_up(struct cell *c, uint32_t id);
 void control_send_err(struct chan *ch, uint32_t id, const struct err *e);

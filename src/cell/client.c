@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who is connected to the cell's socket: skepd (control) and clients attached to an exec by a ticket.
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "cell/cell_int.h"
@@ -33,6 +34,9 @@ uint64_t client_slowest(const struct sx *x, int stream)
 
 bool client_waiting(const struct cell *c)
 {
+	for (const struct sx *x = c->execs; x; x = x->next)
+		if (x->wants_reader && x->ticket[0] && clock_ms() <= x->ticket_until_ms)
+			return true; // a short command is over before its client has connected
 	for (const struct client *cl = c->clients; cl; cl = cl->next)
 		if (chan_is_open(&cl->chan) && (chan_queued(&cl->chan) || (cl->exec && !cl->done_sent)))
 			return true;

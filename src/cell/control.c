@@ -7,7 +7,9 @@
 #include "base/proc.h"
 #include "cell/cell_int.h"
 #include "model/msg.h"
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 int control_listen(struct cell *c, struct err *e)
@@ -18,8 +20,20 @@ int control_listen(struct cell *c, struct err *e)
 	int fd = fs_unix_listen(c->nursery->cells_dir, name, e);
 	if (fd < 0)
 		return -1;
+	struct stat st;
+	if (!fstatat(c->nursery->cells_dir, name, &st, AT_SYMLINK_NOFOLLOW))
+		c->socket_ino = st.st_ino;
 	c->listen.fn = client_accept;
 	return loop_add(&c->loop, &c->listen, fd, LOOP_IN, e);
+}
+
+// Only our own: the sandbox's next cell may have put its socket there while we were serving a late client.
+void control_unlisten(struct cell *c)
+{
+	auto_free char *name = xasprintf("%s.sock", c->spec.sandbox);
+	struct stat st;
+	if (c->listen.fd >= 0 && !fstatat(c->nursery->cells_dir, name, &st, AT_SYMLINK_NOFOLLOW) && st.st_ino == c->socket_ino)
+		unlinkat(c->nursery->cells_dir, name, 0);
 }
 
 void control_send_err(struct chan *ch, uint32_t id, const struct err *e)

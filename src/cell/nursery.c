@@ -13,6 +13,7 @@
 #include "isolate/mounts.h"
 #include "isolate/seccomp.h"
 #include "model/msg.h"
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -29,6 +30,9 @@
 // everywhere and that nobody has a project in.
 #define TEMPLATE_DIR "/dev/pts"
 
+// Layers that wait with a slot. Nobody else touches them; those of an earlier nursery go when the next one starts.
+#define FRESH ".fresh-"
+
 struct removal {
 	struct watch w;
 	struct state *owner;
@@ -39,6 +43,7 @@ static struct state {
 	struct loop loop;
 	struct chan chan;
 	struct nursery n;
+	char tag[ID_SIZE]; // of this nursery, in the names of its fresh layers
 } self;
 
 static int make_template(struct err *e)
@@ -72,6 +77,21 @@ static bool group_is_live(const char *name, void *arg)
 	return true; // sweeping is decided per group below, by its being empty
 }
 
+static void sweep_fresh(void)
+{
+	auto_free char *path = xasprintf("%s/layers", self.n.skep_home), *ours = xasprintf(FRESH "%s-", self.tag);
+	if (fork())
+		return;
+	DIR *d = opendir(path);
+	struct dirent *ent;
+	struct err e;
+	while (d && (ent = readdir(d)))
+		if (str_has_prefix(ent->d_name, FRESH) && !str_has_prefix(ent->d_name, ours) &&
+		    fs_remove_tree(dirfd(d), ent->d_name, &e))
+			log_line(LOG_WARN, "%s", e.msg);
+	_exit(0);
+}
+
 static int open_places(struct err *e)
 {
 	auto_fd int home = fs_open(AT_FDCWD, self.n.skep_home, O_RDONLY | O_DIRECTORY, 0, e);
@@ -97,6 +117,8 @@ static int start(struct frame *f, struct err *e)
 	cgroup_sweep(&self.n.cgroups, group_is_live, NULL);
 	if (userns_enter_base(&self.n.ids, e))
 		return -1;
+	id_make('n', self.tag);
+	sweep_fresh();
 	return make_template(e);
 }
 
@@ -113,7 +135,7 @@ static void do_want(struct frame *f)
 	int sv[2];
 	char id[ID_SIZE];
 	id_make('l', id);
-	auto_free char *layer = warm && profile == PROFILE_USER ? xasprintf("%s/layers/%s", self.n.skep_home, id) : NULL;
+	auto_free char *layer = warm && profile == PROFILE_USER ? xasprintf("%s/layers/" FRESH "%s-%s", self.n.skep_home, self.tag, id) : NULL;
 	if (w.bad || profile >= PROFILES) {
 		err_set(&e, ERR_INVALID, "malformed request for a slot");
 		answer_err(f->id, &e);

@@ -111,6 +111,8 @@ static void walk_dir(struct walk *w, int up, int low, int depth)
 	int fd = openat(up, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *d = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *ent;
+	if (!d)
+		note(w, 'M', "(can not be read)");
 	while (d && (ent = readdir(d))) {
 		if (!strcmp(ent->d_name, ".") || !strcmp(ent->d_name, ".."))
 			continue;
@@ -124,14 +126,16 @@ static void walk_dir(struct walk *w, int up, int low, int depth)
 		closedir(d);
 }
 
-void changes_walk(int layer, int base, struct changes *out)
+int changes_walk(int layer, int base, struct changes *out)
 {
 	struct walk w = {.out = out, .path = BUF_INIT(64 << 10)};
 	*out = (struct changes){0};
 	auto_fd int ws = open_sub(layer, "ws");
-	if (ws >= 0)
-		walk_dir(&w, ws, base, 0);
+	if (ws < 0)
+		return -1;
+	walk_dir(&w, ws, base, 0);
 	buf_done(&w.path);
+	return 0;
 }
 
 void changes_done(struct changes *c)

@@ -11,5 +11,6 @@ struct changes {
 
 // layer: a directory that holds ws/; base: the lower directory or -1. Files copied up but equal do not count;
 // nothing called .git does (it never reaches the host).
-void changes_walk(int layer, int base, struct changes *out);
+// -1 when the layer could not be looked at: then nothing is known, which is not "no changes".
+int changes_walk(int layer, int base, struct changes *out) MUST_USE;
 void changes_done(struct changes *c);

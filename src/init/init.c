@@ -81,11 +81,11 @@ static _Noreturn void finish(void)
 {
 	struct changes ch = {0};
 	auto_buf struct buf b = BUF_INIT(1 << 20);
-	if (self.walk)
-		changes_walk(self.opts->layer, self.opts->base, &ch);
-	wire_u32(&b, ch.count);
-	wire_strv(&b, ch.list);
-	chan_send_buf(&self.chan, M_CHANGES, 0, &b);
+	if (self.walk && !changes_walk(self.opts->layer, self.opts->base, &ch)) {
+		wire_u32(&b, ch.count);
+		wire_strv(&b, ch.list);
+		chan_send_buf(&self.chan, M_CHANGES, 0, &b);
+	}
 	_exit(0); // the kernel ends whatever is left
 }
 

@@ -177,7 +177,8 @@ static int own_top(const struct contain *c, struct err *e)
 {
 	struct stat st;
 	mode_t mode = c->base >= 0 && !fstat(c->base, &st) ? st.st_mode & 0777 : 0755;
-	if (fchownat(c->layer, "ws", c->uid, c->gid, 0) || fchmodat(c->layer, "ws", mode | 0700, 0))
+	// Above it only the walk comes through, as the cell's user; the layer's parents are closed to everybody else.
+	if (fchmod(c->layer, 0755) || fchownat(c->layer, "ws", c->uid, c->gid, 0) || fchmodat(c->layer, "ws", mode | 0700, 0))
 		return err_sys(e, "writable layer");
 	return 0;
 }

@@ -63,7 +63,7 @@ enum msg_type {
 	M_BUILD,   // enter the plan: cell_spec; + mounts prepared outside follow as M_MOUNT
 	M_MOUNT,   // + fd: a detached mount, in the order of the plan's needs
 	M_FREEZE,  // u8 on: stop or continue everything by signals -> M_OK
-	M_END,	   // u32 grace ms, u8 walk: end every process, send M_CHANGES (empty without walk), exit
+	M_END,	   // u32 grace ms, u8 walk: end every process, send M_CHANGES (with walk, and if it could be made), exit
 	M_USAGE,   // u64 memory limit (0 = only look) -> M_USAGE u64 bytes used, u32 pid of the process killed for it or 0
 	// I: init -> skep-cell
 	M_READY,   // isolation; + fd: the seccomp listener

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/api.h"
+
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "cli/home.h"
+#include <string.h>
+#include <unistd.h>
+
+static void show_wait(bool waiting)
+{
+	static const char on[] = "skep: waiting for skepd\xe2\x80\xa6", off[] = "\r\033[K";
+	struct err ignored;
+	if (isatty(STDERR_FILENO) &&
+	    fs_write_all(STDERR_FILENO, waiting ? on : off, waiting ? sizeof on - 1 : sizeof off - 1, &ignored))
+		return;
+}
+
+static int reopen(struct api *a, struct err *e)
+{
+	int fd = home_connect_skepd(e);
+	if (fd < 0)
+		return -1;
+	http_client_done(&a->http);
+	http_client_init(&a->http, fd);
+	a->http.on_wait = show_wait;
+	return 0;
+}
+
+int api_open(struct api *a, struct err *e)
+{
+	*a = API_CLOSED;
+	return reopen(a, e);
+}
+
+void api_close(struct api *a)
+{
+	http_client_done(&a->http);
+}
+
+static int refused(const struct http_reply *r, struct err *e)
+{
+	struct err ignored;
+	auto_json json_t *j = json_read(r->body.n ? r->body.p : "", r->body.n, &ignored);
+	const json_t *o = j ? json_object_get(j, "error") : NULL;
+	if (!o)
+		return err_set(e, ERR_SYSTEM, "skepd answered with status %d", r->head.status);
+	return err_set(e, err_kind_parse(json_str(o, "kind")), "%s", json_str(o, "message"));
+}
+
+// skepd may have been restarted, or have closed a connection that idled: a read is simply asked again.
+static int call(struct api *a, const struct http_request *rq, struct http_reply *out, struct err *e)
+{
+	bool again = !strcmp(rq->method, "GET");
+	if (a->http.fd < 0 && reopen(a, e))
+		return -1;
+	if (http_call(&a->http, rq, out, e)) {
+		if (!again || e->kind != ERR_UNAVAILABLE || reopen(a, e) || http_call(&a->http, rq, out, e))
+			return -1;
+	}
+	return out->head.status >= 300 ? refused(out, e) : 0;
+}
+
+static int call_simple(struct api *a, const char *method, const char *path, const char *body, struct http_reply *out,
+		       struct err *e)
+{
+	struct http_request rq = {.method = method, .path = path, .body = body, .body_len = body ? strlen(body) : 0};
+	return call(a, &rq, out, e);
+}
+
+json_t *api_json(struct api *a, const char *method, const char *path, const char *body, struct err *e)
+{
+	auto_http_reply struct http_reply r = {0};
+	if (call_simple(a, method, path, body, &r, e))
+		return NULL;
+	return json_read(r.body.n ? r.body.p : "", r.body.n, e);
+}
+
+int api_do(struct api *a, const char *method, const char *path, const char *body, struct err *e)
+{
+	auto_http_reply struct http_reply r = {0};
+	return call_simple(a, method, path, body, &r, e);
+}
+
+int api_bytes(struct api *a, const char *path, struct http_reply *out, struct err *e)
+{
+	return call_simple(a, "GET", path, NULL, out, e);
+}
+
+char *api_path(const char *prefix, const char *id, const char *suffix)
+{
+	auto_buf struct buf b = BUF_INIT(64 << 10);
+	buf_fmt(&b, "%s/", prefix);
+	http_encode(&b, id);
+	if (suffix)
+		buf_fmt(&b, "/%s", suffix);
+	return buf_take(&b);
+}
+
+static bool is_at_or_below(const char *path, const char *dir)
+{
+	size_t n = strlen(dir);
+	return *dir && str_has_prefix(path, dir) && (!path[n] || path[n] == '/');
+}
+
+char *api_default_id(struct api *a, struct err *e)
+{
+	auto_free char *cwd = getcwd(NULL, 0);
+	auto_json json_t *j = api_json(a, "GET", "/v1/sandboxes", NULL, e);
+	if (!j)
+		return NULL;
+	size_t i;
+	json_t *s;
+	json_array_foreach(json_object_get(j, "sandboxes"), i, s) // newest first
+		if (cwd && json_u64(s, "pending") &&
+		    is_at_or_below(cwd, json_str(s, "repo"))) return xstrdup(json_str(s, "id"));
+	err_set(e, ERR_NOT_FOUND, "no sandbox of this directory has pending changes (name one; skep ps lists them)");
+	return NULL;
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requests to skepd (docs/api.md) and its answers as JSON.
+#pragma once
+#include "base/json.h"
+#include "http/client.h"
+
+struct api {
+	struct http_client http;
+};
+#define auto_api __attribute__((cleanup(api_close)))
+#define API_CLOSED ((struct api){.http.fd = -1})
+
+int api_open(struct api *a, struct err *e) MUST_USE; // starts skepd if need be
+void api_close(struct api *a);
+
+// An error answer becomes *e, its kind the answer's. body: JSON or NULL.
+json_t *api_json(struct api *a, const char *method, const char *path, const char *body,
+		 struct err *e) MUST_USE; // owned
+int api_do(struct api *a, const char *method, const char *path, const char *body, struct err *e) MUST_USE;
+int api_bytes(struct api *a, const char *path, struct http_reply *out, struct err *e) MUST_USE;
+
+// "PREFIX/ID/SUFFIX" with ID encoded. SUFFIX may be NULL or carry a query. Owned.
+char *api_path(const char *prefix, const char *id, const char *suffix);
+
+// The newest sandbox of this directory with pending changes: what an omitted ID means. Owned.
+char *api_default_id(struct api *a, struct err *e) MUST_USE;

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/home.h"
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/proc.h"
+#include "base/str.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define START_MS 10000 // for skepd to say it is ready
+#define WINNER_MS 5000 // for another client's skepd to listen
+#define READY_FD 3
+
+static char *absolute(const char *path, struct err *e)
+{
+	if (path[0] == '/')
+		return xstrdup(path);
+	auto_free char *cwd = getcwd(NULL, 0);
+	if (!cwd) {
+		err_sys(e, "current directory");
+		return NULL;
+	}
+	return xasprintf("%s/%s", cwd, path);
+}
+
+char *home_dir(struct err *e)
+{
+	const char *set = getenv("SKEP_HOME"), *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+	if (set && *set)
+		return absolute(set, e);
+	if (!geteuid())
+		return xstrdup("/var/lib/skep");
+	if (state && *state == '/')
+		return xasprintf("%s/skep", state);
+	if (home && *home == '/')
+		return xasprintf("%s/.local/state/skep", home);
+	err_set(e, ERR_INVALID, "HOME is not set (set HOME or SKEP_HOME)");
+	return NULL;
+}
+
+char *home_program(const char *name, struct err *e)
+{
+	char exe[4096];
+	ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+	if (n < 0) {
+		err_sys(e, "find %s: /proc/self/exe", name);
+		return NULL;
+	}
+	exe[n] = 0;
+	*strrchr(exe, '/') = 0;
+	auto_free char *beside = xasprintf("%s/%s", exe, name),
+		       *libexec = xasprintf("%s/../libexec/skep/%s", exe, name);
+	if (!access(beside, X_OK))
+		return take(&beside);
+	if (!access(libexec, X_OK))
+		return take(&libexec);
+	err_set(e, ERR_UNAVAILABLE, "%s is neither in %s nor in its ../libexec/skep (install skep again)", name, exe);
+	return NULL;
+}
+
+int home_connect(const char *path, struct err *e)
+{
+	if (strlen(path) < sizeof((struct sockaddr_un){0}.sun_path))
+		return fs_unix_connect(AT_FDCWD, path, e);
+	auto_free char *dir = xstrdup(path);
+	char *slash = strrchr(dir, '/');
+	*slash = 0;
+	auto_fd int fd = fs_open(AT_FDCWD, dir, O_PATH | O_DIRECTORY, 0, e);
+	return fd < 0 ? -1 : fs_unix_connect(fd, slash + 1, e);
+}
+
+// skepd takes nothing from its starter but this: enough to find the user's tools and session.
+static char **daemon_env(const char *home)
+{
+	static const char *const kept[] = {"HOME",
+					   "PATH",
+					   "USER",
+					   "LOGNAME",
+					   "SHELL",
+					   "TMPDIR",
+					   "XDG_RUNTIME_DIR",
+					   "XDG_CONFIG_HOME",
+					   "XDG_CACHE_HOME",
+					   "XDG_STATE_HOME",
+					   "DBUS_SESSION_BUS_ADDRESS"};
+	char **env = NULL;
+	auto_free char *own = xasprintf("SKEP_HOME=%s", home);
+	strv_add(&env, own);
+	for (size_t i = 0; i < countof(kept); i++) {
+		const char *v = getenv(kept[i]);
+		auto_free char *kv = v ? xasprintf("%s=%s", kept[i], v) : NULL;
+		if (kv)
+			strv_add(&env, kv);
+	}
+	return env;
+}
+
+static int spawn_skepd(const char *home, int ready_fd, struct err *e)
+{
+	auto_free char *path = home_program("skepd", e);
+	if (!path)
+		return -1;
+	char arg0[] = "skepd", opt[] = "--ready-fd", fd[] = "3";
+	char *argv[] = {arg0, opt, fd, NULL};
+	struct proc_fd fds[] = {{ready_fd, READY_FD}};
+	char **env = daemon_env(home);
+	pid_t pid = proc_spawn(
+		&(struct proc_spec){
+			.path = path, .argv = argv, .env = env, .fds = fds, .n_fds = 1, .new_session = true},
+		e);
+	strv_free(env);
+	return pid < 0 ? -1 : 0;
+}
+
+// 'R' = it listens. 'E' and a message = it can not. Nothing = it lost to another one.
+static int wait_ready(int fd, struct err *e)
+{
+	auto_buf struct buf b = BUF_INIT(sizeof e->msg);
+	uint64_t until = clock_ms() + START_MS;
+	for (;;) {
+		uint64_t now = clock_ms();
+		struct pollfd p = {.fd = fd, .events = POLLIN};
+		int rc = now < until ? poll(&p, 1, (int)(until - now)) : 0;
+		if (rc < 0 && errno == EINTR)
+			continue;
+		if (rc <= 0)
+			return err_set(e, ERR_TIMEOUT, "skepd did not become ready in %d s", START_MS / 1000);
+		char *room = buf_room(&b, 64);
+		ssize_t n = room ? read(fd, room, 64) : 0;
+		if (n > 0)
+			b.n += (size_t)n;
+		if (b.n && b.p[0] == 'R')
+			return 0;
+		if (n <= 0)
+			break;
+	}
+	if (!b.n)
+		return 0;
+	b.p[b.n] = 0;
+	return err_set(e, ERR_UNAVAILABLE, "skepd can not start: %s", b.p + 1);
+}
+
+static int start_skepd(const char *home, struct err *e)
+{
+	int p[2];
+	if (pipe2(p, O_CLOEXEC))
+		return err_sys(e, "pipe");
+	auto_fd int r = p[0], w = p[1];
+	if (spawn_skepd(home, w, e))
+		return -1;
+	close_fd(&w);
+	return wait_ready(r, e);
+}
+
+static bool is_absent(const struct err *e)
+{
+	return e->sys == ENOENT || e->sys == ECONNREFUSED;
+}
+
+// The winner of a race to start may not listen yet: there is no event to wait for but its socket.
+static int connect_winner(const char *sock, struct err *e)
+{
+	for (int waited = 0;; waited += 10) {
+		int fd = home_connect(sock, e);
+		if (fd >= 0 || !is_absent(e) || waited >= WINNER_MS)
+			return fd;
+		poll(NULL, 0, 10);
+	}
+}
+
+// SKEP_HOST=unix:///path: another daemon, which we do not start.
+static int connect_host(const char *host, struct err *e)
+{
+	if (!str_has_prefix(host, "unix:///"))
+		return err_set(e, ERR_UNSUPPORTED, "SKEP_HOST %s: only unix:///path is known", host);
+	int fd = home_connect(host + strlen("unix://"), e);
+	if (fd < 0)
+		e->kind = ERR_UNAVAILABLE;
+	return fd < 0 ? err_wrap(e, "SKEP_HOST") : fd;
+}
+
+int home_connect_skepd(struct err *e)
+{
+	const char *host = getenv("SKEP_HOST");
+	if (host && *host)
+		return connect_host(host, e);
+	auto_free char *home = home_dir(e);
+	if (!home)
+		return -1;
+	auto_free char *sock = xasprintf("%s/run/skepd.sock", home);
+	int fd = home_connect(sock, e);
+	if (fd < 0 && is_absent(e) && !getenv("SKEP_NO_START"))
+		fd = start_skepd(home, e) ? -1 : connect_winner(sock, e);
+	if (fd < 0 && e->kind == ERR_SYSTEM)
+		e->kind = ERR_UNAVAILABLE;
+	return fd;
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// image: the root file systems beside the host's own.
+#include "base/jsonw.h"
+#include "base/mem.h"
+#include "cli/api.h"
+#include "cli/out.h"
+#include "cli/verbs.h"
+#include <stdlib.h>
+
+struct image_opts {
+	bool json, quiet;
+	const char *name;
+};
+
+static const struct opt ls_opts[] = {
+	FLAG(AT(struct image_opts, quiet), "quiet", 'q', "print ids only"),
+	FLAG(AT(struct image_opts, json), "json", 0, "print JSON"),
+	OPTS_END,
+};
+
+static const struct opt import_opts[] = {
+	VALUE(OPT_STR, AT(struct image_opts, name), "name", 0, "NAME", "call it NAME"),
+	FLAG(AT(struct image_opts, json), "json", 0, "print the whole image, not only its id"),
+	OPTS_END,
+};
+
+static void ls_row(struct table *t, const json_t *image)
+{
+	auto_buf struct buf size = BUF_INIT(64);
+	out_size(&size, json_u64(image, "size"));
+	table_add(t, json_str(image, "id"));
+	table_add(t, json_str(image, "name"));
+	table_add(t, buf_cstr(&size));
+	table_add(t, json_str(image, "created"));
+}
+
+static int ls_run(const struct call *c)
+{
+	const struct image_opts *o = c->opts;
+	struct err e;
+	auto_api struct api a = API_CLOSED;
+	auto_json json_t *j = api_open(&a, &e) ? NULL : api_json(&a, "GET", "/v1/images", NULL, &e);
+	if (!j)
+		return out_fail(c, &e);
+	if (o->json)
+		return out_json(j);
+	static const char *const heads[] = {"ID", "NAME", "SIZE", "CREATED"};
+	auto_buf struct buf b = BUF_INIT(HTTP_BODY_MAX);
+	struct table t = {.n_cols = countof(heads)};
+	for (size_t i = 0; i < countof(heads) && !o->quiet; i++)
+		table_add(&t, heads[i]);
+	size_t i;
+	json_t *image;
+	json_array_foreach(json_object_get(j, "images"), i, image)
+	{
+		if (o->quiet)
+			buf_fmt(&b, "%s\n", json_str(image, "id"));
+		else
+			ls_row(&t, image);
+	}
+	table_print(&t, &b);
+	return out_flush(&b);
+}
+
+static int import_run(const struct call *c)
+{
+	const struct image_opts *o = c->opts;
+	struct err e;
+	auto_api struct api a = API_CLOSED;
+	auto_buf struct buf body = BUF_INIT(64 << 10);
+	struct jsonw w = {.b = &body};
+	auto_free char *source = realpath(c->words[0], NULL);
+	if (!source) {
+		err_sys(&e, "%s", c->words[0]);
+		return out_fail(c, &e);
+	}
+	jw_open(&w, '{');
+	jw_kstr(&w, "source", source);
+	jw_kstr(&w, "name", o->name);
+	jw_close(&w, '}');
+	auto_json json_t *j = api_open(&a, &e) ? NULL : api_json(&a, "POST", "/v1/images", buf_cstr(&body), &e);
+	if (!j)
+		return out_fail(c, &e);
+	if (o->json)
+		return out_json(j);
+	auto_buf struct buf b = BUF_INIT(256);
+	buf_fmt(&b, "%s\n", json_str(j, "id"));
+	return out_flush(&b);
+}
+
+static int rm_run(const struct call *c)
+{
+	auto_api struct api a = API_CLOSED;
+	struct err e;
+	int status = 0;
+	if (api_open(&a, &e))
+		return out_fail(c, &e);
+	for (char **id = c->words; *id; id++) {
+		auto_free char *path = api_path("/v1/images", *id, NULL);
+		int code = api_do(&a, "DELETE", path, NULL, &e) ? out_fail(c, &e) : 0;
+		status = status ? status : code;
+	}
+	return status;
+}
+
+const struct cmd cmd_image_ls = {
+	.name = "image ls",
+	.args = "",
+	.help = "list the imported images",
+	.opts = ls_opts,
+	.opts_size = sizeof(struct image_opts),
+	.tail = -1,
+	.run = ls_run,
+};
+
+const struct cmd cmd_image_import = {
+	.name = "image import",
+	.args = "PATH",
+	.help = "import a root file system: a directory, a tar file or an OCI layout",
+	.opts = import_opts,
+	.opts_size = sizeof(struct image_opts),
+	.min_words = 1,
+	.max_words = 1,
+	.tail = -1,
+	.hint = HINT_FILE,
+	.run = import_run,
+};
+
+const struct cmd cmd_image_rm = {
+	.name = "image rm",
+	.args = "IMAGE...",
+	.help = "remove images that no sandbox uses",
+	.min_words = 1,
+	.max_words = -1,
+	.tail = -1,
+	.hint = HINT_IMAGE,
+	.run = rm_run,
+};

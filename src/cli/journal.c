@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// log: the journal of a sandbox, as lines for a person or as it is on disk.
+#include "base/mem.h"
+#include "base/str.h"
+#include "cli/api.h"
+#include "cli/out.h"
+#include "cli/verbs.h"
+#include <poll.h>
+#include <string.h>
+
+#define FOLLOW_MS 200 // skepd has no stream of the journal yet: asked again this often
+
+struct log_opts {
+	const char *type;
+	bool follow, verify, json;
+};
+
+static const struct opt log_opts[] = {
+	VALUE(OPT_STR, AT(struct log_opts, type), "type", 0, "T",
+	      "only events of type T, or whose type starts with T."),
+	FLAG(AT(struct log_opts, follow), "follow", 'f', "go on with what is added"),
+	FLAG(AT(struct log_opts, verify), "verify", 0, "check the chain of hashes instead"),
+	FLAG(AT(struct log_opts, json), "json", 0, "print the lines as they are"),
+	OPTS_END,
+};
+
+// exec matches exec.start and exec.exit; exec.start only itself.
+static bool is_type(const json_t *ev, const char *type)
+{
+	const char *t = json_str(ev, "type");
+	size_t n = type ? strlen(type) : 0;
+	return !type || (!strncmp(t, type, n) && (!t[n] || t[n] == '.'));
+}
+
+static void print_member(struct buf *b, const char *key, const json_t *v)
+{
+	buf_byte(b, ' ');
+	out_text(b, key);
+	buf_byte(b, '=');
+	if (json_is_string(v)) {
+		out_text(b, json_string_value(v));
+		return;
+	}
+	auto_free char *text = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY);
+	out_text(b, text ? text : "");
+}
+
+static void print_event(struct buf *b, const json_t *ev)
+{
+	static const char *const shown[] = {"seq", "time", "prev", "type", "by"};
+	const char *key;
+	json_t *v;
+	buf_fmt(b, "%-24.24s  ", json_str(ev, "time"));
+	out_text(b, json_str(ev, "type"));
+	json_object_foreach((json_t *)ev, key, v)
+	{
+		bool skip = json_is_null(v);
+		for (size_t i = 0; i < countof(shown); i++)
+			skip |= !strcmp(key, shown[i]);
+		if (!skip)
+			print_member(b, key, v);
+	}
+	buf_byte(b, '\n');
+}
+
+static void print_line(const struct log_opts *o, struct str line, struct buf *b)
+{
+	struct err e;
+	if (o->json && !o->type) {
+		buf_add(b, line.p, line.n);
+		buf_byte(b, '\n');
+		return;
+	}
+	auto_json json_t *ev = json_read(line.p, line.n, &e);
+	if (!ev) { // shown rather than hidden: the journal may have been damaged
+		buf_str(b, "not an event: ");
+		out_text_n(b, line.p, line.n);
+		buf_byte(b, '\n');
+	} else if (is_type(ev, o->type)) {
+		if (o->json) {
+			buf_add(b, line.p, line.n);
+			buf_byte(b, '\n');
+		} else {
+			print_event(b, ev);
+		}
+	}
+}
+
+// Prints the whole lines of one answer and moves *at behind them. 1 = there may be more, 0 = the end.
+static int print_from(struct api *a, const char *id, const struct log_opts *o, uint64_t *at, struct err *e)
+{
+	auto_http_reply struct http_reply r = {0};
+	auto_buf struct buf b = BUF_INIT(4 * HTTP_BODY_MAX);
+	auto_free char *query = xasprintf("journal?offset=%llu", (unsigned long long)*at);
+	auto_free char *path = api_path("/v1/sandboxes", id, query);
+	if (api_bytes(a, path, &r, e))
+		return -1;
+	const char *last = r.body.n ? memrchr(r.body.p, '\n', r.body.n) : NULL;
+	if (!last)
+		return 0;
+	struct str rest = {r.body.p, (size_t)(last - r.body.p)}, line;
+	*at += rest.n + 1;
+	while (str_next(&rest, '\n', &line))
+		print_line(o, line, &b);
+	if (out_flush(&b))
+		return err_set(e, ERR_SYSTEM, "output failed");
+	return 1;
+}
+
+static int print_journal(struct api *a, const char *id, const struct log_opts *o, struct err *e)
+{
+	for (uint64_t at = 0;;) {
+		int more = print_from(a, id, o, &at, e);
+		if (more < 0 || (!more && !o->follow))
+			return more;
+		if (!more)
+			poll(NULL, 0, FOLLOW_MS);
+	}
+}
+
+static int verify(const struct call *c, struct api *a, const char *id)
+{
+	struct err e;
+	const struct log_opts *o = c->opts;
+	auto_free char *path = api_path("/v1/sandboxes", id, "journal/verify");
+	auto_json json_t *j = api_json(a, "GET", path, NULL, &e);
+	if (!j)
+		return out_fail(c, &e);
+	bool ok = json_is_true(json_object_get(j, "ok"));
+	auto_buf struct buf b = BUF_INIT(8192);
+	if (o->json)
+		return out_json(j) || !ok;
+	if (ok) {
+		buf_fmt(&b, "ok: %llu events, the chain is whole\n", (unsigned long long)json_u64(j, "events"));
+	} else {
+		buf_fmt(&b, "broken at line %llu: ", (unsigned long long)json_u64(j, "line"));
+		out_text(&b, json_str(j, "reason"));
+		buf_byte(&b, '\n');
+	}
+	return out_flush(&b) || !ok;
+}
+
+static int log_run(const struct call *c)
+{
+	const struct log_opts *o = c->opts;
+	struct err e;
+	auto_api struct api a = API_CLOSED;
+	if (api_open(&a, &e))
+		return out_fail(c, &e);
+	auto_free char *id = c->n_words ? xstrdup(c->words[0]) : api_default_id(&a, &e);
+	if (!id)
+		return out_fail(c, &e);
+	if (o->verify)
+		return verify(c, &a, id);
+	return print_journal(&a, id, o, &e) ? out_fail(c, &e) : 0;
+}
+
+const struct cmd cmd_log = {
+	.name = "log",
+	.args = "[ID]",
+	.help = "print the journal of a sandbox: all it did",
+	.opts = log_opts,
+	.opts_size = sizeof(struct log_opts),
+	.max_words = 1,
+	.tail = -1,
+	.hint = HINT_SANDBOX,
+	.run = log_run,
+};

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+// ps: every sandbox in a table. show: one of them in full.
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "cli/api.h"
+#include "cli/out.h"
+#include "cli/verbs.h"
+#include <string.h>
+
+#define COMMAND_SHOWN 100 // bytes of a command line in a table
+
+struct list_opts {
+	bool json, quiet, execs;
+	const char *label;
+};
+
+static const struct opt ps_opts[] = {
+	FLAG(AT(struct list_opts, json), "json", 0, "print JSON"),
+	FLAG(AT(struct list_opts, quiet), "quiet", 'q', "print ids only"),
+	FLAG(AT(struct list_opts, execs), "execs", 0, "list the execs instead"),
+	VALUE(OPT_STR, AT(struct list_opts, label), "label", 0, "K=V", "only sandboxes with this label"),
+	OPTS_END,
+};
+
+static const struct opt show_opts[] = {
+	FLAG(AT(struct list_opts, json), "json", 0, "print JSON"),
+	OPTS_END,
+};
+
+static uint64_t count_running(const json_t *execs, const char *id)
+{
+	uint64_t n = 0;
+	size_t i;
+	json_t *x;
+	json_array_foreach(execs, i, x) n +=
+		!strcmp(json_str(x, "sandbox"), id) && !strcmp(json_str(x, "state"), "running");
+	return n;
+}
+
+static const char *or_dash(const char *s)
+{
+	return *s ? s : "-";
+}
+
+static void ps_row(struct table *t, const json_t *s, const json_t *execs)
+{
+	auto_buf struct buf age = BUF_INIT(64);
+	uint64_t created, now = clock_unix_ms();
+	const json_t *pending = json_object_get(s, "pending");
+	if (!out_iso_ms(json_str(s, "created"), &created) && created <= now)
+		out_age(&age, now - created);
+	table_add(t, json_str(s, "id"));
+	table_add(t, or_dash(json_str(s, "name")));
+	table_add(t, json_str(s, "state"));
+	table_add(t, or_dash(buf_cstr(&age)));
+	table_add_u64(t, count_running(execs, json_str(s, "id")));
+	if (json_is_integer(pending))
+		table_add_u64(t, json_u64(s, "pending"));
+	else
+		table_add(t, "?");
+	table_add(t, or_dash(json_str(s, "repo")));
+}
+
+static int ps_table(const json_t *boxes, const json_t *execs)
+{
+	static const char *const heads[] = {"ID", "NAME", "STATE", "AGE", "EXECS", "PENDING", "WORKSPACE"};
+	auto_buf struct buf b = BUF_INIT(HTTP_BODY_MAX);
+	struct table t = {.n_cols = countof(heads)};
+	for (size_t i = 0; i < countof(heads); i++)
+		table_add(&t, heads[i]);
+	size_t i;
+	json_t *s;
+	json_array_foreach(boxes, i, s) ps_row(&t, s, execs);
+	table_print(&t, &b);
+	return out_flush(&b);
+}
+
+static void exec_row(struct table *t, const json_t *x)
+{
+	auto_buf struct buf cmd = BUF_INIT(64 << 10);
+	bool running = !strcmp(json_str(x, "state"), "running");
+	size_t i;
+	json_t *arg;
+	json_array_foreach(json_object_get(x, "argv"), i, arg)
+		buf_fmt(&cmd, "%s%s", i ? " " : "", json_is_string(arg) ? json_string_value(arg) : "?");
+	table_add(t, json_str(x, "id"));
+	table_add(t, json_str(x, "sandbox"));
+	table_add(t, json_str(x, "state"));
+	if (running)
+		table_add(t, "-");
+	else
+		table_add_u64(t, json_u64(x, "status"));
+	table_add(t, json_str(x, "started"));
+	if (cmd.n > COMMAND_SHOWN)
+		cmd.n = str_utf8_whole(cmd.p, COMMAND_SHOWN), cmd.p[cmd.n] = 0;
+	table_add(t, buf_cstr(&cmd));
+}
+
+static int ps_execs(const struct call *c, struct api *a)
+{
+	static const char *const heads[] = {"EXEC", "SANDBOX", "STATE", "STATUS", "STARTED", "COMMAND"};
+	const struct list_opts *o = c->opts;
+	struct err e;
+	auto_json json_t *j = api_json(a, "GET", "/v1/execs", NULL, &e);
+	if (!j)
+		return out_fail(c, &e);
+	if (o->json)
+		return out_json(j);
+	auto_buf struct buf b = BUF_INIT(HTTP_BODY_MAX);
+	struct table t = {.n_cols = countof(heads)};
+	for (size_t i = 0; i < countof(heads) && !o->quiet; i++)
+		table_add(&t, heads[i]);
+	size_t i;
+	json_t *x;
+	json_array_foreach(json_object_get(j, "execs"), i, x)
+	{
+		if (o->quiet)
+			buf_fmt(&b, "%s\n", json_str(x, "id"));
+		else
+			exec_row(&t, x);
+	}
+	table_print(&t, &b);
+	return out_flush(&b);
+}
+
+static int ps_ids(const json_t *boxes)
+{
+	auto_buf struct buf b = BUF_INIT(HTTP_BODY_MAX);
+	size_t i;
+	json_t *s;
+	json_array_foreach(boxes, i, s) buf_fmt(&b, "%s\n", json_str(s, "id"));
+	return out_flush(&b);
+}
+
+static int ps_run(const struct call *c)
+{
+	const struct list_opts *o = c->opts;
+	struct err e;
+	auto_api struct api a = API_CLOSED;
+	auto_buf struct buf path = BUF_INIT(64 << 10);
+	buf_str(&path, o->label ? "/v1/sandboxes?label=" : "/v1/sandboxes");
+	if (o->label)
+		http_encode(&path, o->label);
+	if (api_open(&a, &e))
+		return out_fail(c, &e);
+	if (o->execs)
+		return ps_execs(c, &a);
+	auto_json json_t *j = api_json(&a, "GET", buf_cstr(&path), NULL, &e);
+	if (!j)
+		return out_fail(c, &e);
+	const json_t *boxes = json_object_get(j, "sandboxes");
+	if (o->json)
+		return out_json(j);
+	if (o->quiet)
+		return ps_ids(boxes);
+	auto_json json_t *x = api_json(&a, "GET", "/v1/execs", NULL, &e);
+	return x ? ps_table(boxes, json_object_get(x, "execs")) : out_fail(c, &e);
+}
+
+// A scalar as text; NULL for absent, null, and what is not a scalar.
+static char *scalar(const json_t *v)
+{
+	if (json_is_string(v))
+		return *json_string_value(v) ? xstrdup(json_string_value(v)) : NULL;
+	if (json_is_integer(v))
+		return xasprintf("%lld", (long long)json_integer_value(v));
+	return json_is_boolean(v) ? xstrdup(json_is_true(v) ? "yes" : "no") : NULL;
+}
+
+static void show_row(struct table *t, const char *label, const char *value)
+{
+	table_add(t, label);
+	table_add(t, value);
+}
+
+static void show_members(struct table *t, const char *label, const json_t *o)
+{
+	const char *key;
+	json_t *v;
+	json_object_foreach((json_t *)o, key, v)
+	{
+		auto_free char *s = scalar(v);
+		if (!s)
+			continue;
+		auto_free char *row = xasprintf("%s %s", key, s);
+		show_row(t, label, row);
+		label = "";
+	}
+}
+
+static void show_limit(struct table *t, const char *label, const char *name, uint64_t v, bool bytes)
+{
+	auto_buf struct buf b = BUF_INIT(256);
+	buf_fmt(&b, "%s ", name);
+	if (!v)
+		buf_str(&b, "not limited");
+	else if (bytes)
+		out_size(&b, v);
+	else
+		buf_fmt(&b, "%llu", (unsigned long long)v);
+	show_row(t, label, buf_cstr(&b));
+}
+
+static void show_limits(struct table *t, const json_t *l)
+{
+	uint64_t cpus = json_u64(l, "cpus_milli");
+	auto_free char *text = cpus ? xasprintf("cpus %llu.%03llu", (unsigned long long)(cpus / 1000),
+						(unsigned long long)(cpus % 1000))
+				    : xstrdup("cpus not limited");
+	show_row(t, "limits", text);
+	show_limit(t, "", "memory", json_u64(l, "memory"), true);
+	show_limit(t, "", "disk", json_u64(l, "disk"), true);
+	show_limit(t, "", "pids", json_u64(l, "pids"), false);
+}
+
+static void show_mounts(struct table *t, const json_t *mounts)
+{
+	size_t i;
+	json_t *m;
+	json_array_foreach(mounts, i, m)
+	{
+		bool rw = json_is_true(json_object_get(m, "writable"));
+		auto_free char *row = xasprintf("%s at %s, %s", json_str(m, "src"), json_str(m, "dst"),
+						rw ? "writable" : "read-only");
+		show_row(t, i ? "" : "mounts", row);
+	}
+}
+
+static int show_table(const json_t *s)
+{
+	static const char *const plain[] = {"id",      "name",	"state",   "reason",	     "backend",
+					    "profile", "image", "repo",	   "workspace_path", "owner",
+					    "created", "used",	"expires", "pending",	     "size"};
+	auto_buf struct buf b = BUF_INIT(HTTP_BODY_MAX);
+	struct table t = {.n_cols = 2};
+	for (size_t i = 0; i < countof(plain); i++) {
+		auto_free char *v = scalar(json_object_get(s, plain[i]));
+		if (v)
+			show_row(&t, plain[i], v);
+	}
+	show_members(&t, "base", json_object_get(s, "base"));
+	show_members(&t, "labels", json_object_get(s, "labels"));
+	show_mounts(&t, json_object_get(s, "mounts"));
+	show_limits(&t, json_object_get(s, "limits"));
+	show_members(&t, "isolation", json_object_get(s, "isolation"));
+	table_print(&t, &b);
+	return out_flush(&b);
+}
+
+static int show_run(const struct call *c)
+{
+	const struct list_opts *o = c->opts;
+	struct err e;
+	auto_api struct api a = API_CLOSED;
+	if (api_open(&a, &e))
+		return out_fail(c, &e);
+	auto_free char *found = c->n_words ? xstrdup(c->words[0]) : api_default_id(&a, &e);
+	auto_free char *path = found ? api_path("/v1/sandboxes", found, NULL) : NULL;
+	auto_json json_t *j = found ? api_json(&a, "GET", path, NULL, &e) : NULL;
+	if (!j)
+		return out_fail(c, &e);
+	return o->json ? out_json(j) : show_table(j);
+}
+
+const struct cmd cmd_ps = {
+	.name = "ps",
+	.args = "",
+	.help = "list the sandboxes",
+	.opts = ps_opts,
+	.opts_size = sizeof(struct list_opts),
+	.tail = -1,
+	.run = ps_run,
+};
+
+const struct cmd cmd_show = {
+	.name = "show",
+	.args = "[ID]",
+	.help = "show a sandbox: state, workspace, what is in force",
+	.opts = show_opts,
+	.opts_size = sizeof(struct list_opts),
+	.max_words = 1,
+	.tail = -1,
+	.hint = HINT_SANDBOX,
+	.run = show_run,
+};

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Moves the bytes of one exec between a cell's socket (channel C of model/msg.h) and our descriptors, to
+// the end of the exec. skepd is not in the path and may die meanwhile.
+#pragma once
+#include "model/spec.h"
+
+struct pump_spec {
+	const char *socket, *ticket;
+	int in, out, err;	     // -1 = not wanted
+	bool tty;		     // the exec has a pty: our terminal is raw, and its size is followed
+	bool forward;		     // our signals go to the exec
+	bool join;		     // others may have been attached before
+	bool to_end;		     // the cell ends with the exec: wait for its last words, what changed
+	bool marks;		     // bytes that were not kept are told on stderr
+	uint64_t out_from, err_from; // first byte wanted
+};
+
+struct pump_result {
+	struct exec_result exit;
+	bool out_closed;    // nobody reads our output any more; the exec goes on without us
+	uint32_t n_changes; // with has_changes: the cell ended with the exec
+	char **changes;	    // "M path"; not all when there are many
+	bool has_changes, removed;
+};
+void pump_result_done(struct pump_result *r);
+
+// 0 when the exec ended or our reader did. UNAVAILABLE when the cell died under it. Does not return when a
+// signal ends us.
+int pump_run(const struct pump_spec *s, struct pump_result *out, struct err *e) MUST_USE;

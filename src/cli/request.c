@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/request.h"
+
+#include "base/jsonw.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "cli/term.h"
+#include "model/limits.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+extern char **environ;
+
+// What a command inside may know of the caller's environment without being told with --env.
+static bool is_shared(const char *kv)
+{
+	static const char *const names[] = {"TERM=", "COLORTERM=", "LANG=",	   "LANGUAGE=", "LC_",
+					    "TZ=",   "NO_COLOR=",  "FORCE_COLOR=", "CLICOLOR=", "CLICOLOR_FORCE="};
+	for (size_t i = 0; i < countof(names); i++)
+		if (str_has_prefix(kv, names[i]))
+			return str_is_utf8(kv, strlen(kv));
+	return false;
+}
+
+static void put_caller(struct jsonw *w)
+{
+	mode_t mask = umask(0);
+	umask(mask);
+	jw_ku64(w, "umask", mask);
+	jw_key(w, "caller_env");
+	jw_open(w, '[');
+	for (char **p = environ; *p; p++)
+		if (is_shared(*p))
+			jw_str(w, *p, strlen(*p));
+	jw_close(w, ']');
+}
+
+int request_check_env(char *const *env, struct err *e)
+{
+	for (; env && *env; env++) {
+		const char *eq = strchr(*env, '='), *v = eq ? *env : getenv(*env);
+		if (eq == *env || !**env)
+			return err_set(e, ERR_INVALID, "--env %.100s: the name is missing", *env);
+		if (!v)
+			return err_set(e, ERR_INVALID, "--env %.100s: not set here (give it as K=V)", *env);
+		if (!str_is_utf8(v, strlen(v)))
+			return err_set(e, ERR_INVALID, "--env %.100s: not UTF-8", *env);
+	}
+	return 0;
+}
+
+// Checked before.
+static void put_env(struct jsonw *w, char *const *env)
+{
+	if (!env)
+		return;
+	jw_key(w, "env");
+	jw_open(w, '[');
+	for (; *env; env++) {
+		const char *v = strchr(*env, '=') ? NULL : getenv(*env);
+		auto_free char *kv = v ? xasprintf("%s=%s", *env, v) : xstrdup(*env);
+		jw_str(w, kv, strlen(kv));
+	}
+	jw_close(w, ']');
+}
+
+void request_base64(struct buf *b, const char *s, size_t n)
+{
+	static const char d[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	const unsigned char *p = (const unsigned char *)s;
+	buf_byte(b, '"');
+	for (size_t i = 0; i < n; i += 3) {
+		unsigned v = p[i] << 16 | (i + 1 < n ? p[i + 1] << 8 : 0) | (i + 2 < n ? p[i + 2] : 0);
+		char q[4] = {d[v >> 18], d[v >> 12 & 63], i + 1 < n ? d[v >> 6 & 63] : '=',
+			     i + 2 < n ? d[v & 63] : '='};
+		buf_add(b, q, sizeof q);
+	}
+	buf_byte(b, '"');
+}
+
+static int put_argv(struct jsonw *w, char *const *argv, struct err *e)
+{
+	bool utf8 = true;
+	size_t bytes = 0;
+	for (char *const *a = argv; *a; a++) {
+		utf8 &= str_is_utf8(*a, strlen(*a));
+		bytes += strlen(*a) + 1;
+	}
+	if (bytes > LIMIT_ARGV)
+		return err_set(e, ERR_LIMIT, "the arguments are longer than %u bytes", LIMIT_ARGV);
+	jw_key(w, utf8 ? "argv" : "argv_b64");
+	jw_open(w, '[');
+	for (char *const *a = argv; *a; a++) {
+		auto_buf struct buf b64 = BUF_INIT(2 * LIMIT_ARGV);
+		if (utf8) {
+			jw_str(w, *a, strlen(*a));
+			continue;
+		}
+		request_base64(&b64, *a, strlen(*a));
+		jw_raw(w, buf_cstr(&b64));
+	}
+	jw_close(w, ']');
+	return 0;
+}
+
+static void put_tty(struct jsonw *w)
+{
+	uint32_t rows, cols;
+	term_size(&rows, &cols);
+	jw_kbool(w, "tty", true);
+	jw_ku64(w, "rows", rows);
+	jw_ku64(w, "cols", cols);
+}
+
+static void put_number(struct jsonw *w, const char *key, uint64_t v)
+{
+	if (v != OPT_UNSET)
+		jw_ku64(w, key, v);
+}
+
+static int put_exec(struct jsonw *w, const struct exec_request *x, struct err *e)
+{
+	jw_open(w, '{');
+	if (put_argv(w, x->argv, e))
+		return -1;
+	put_env(w, x->env);
+	jw_kstr(w, "cwd", x->cwd);
+	jw_kstr(w, "user", x->user);
+	if (x->tty)
+		put_tty(w);
+	jw_kbool(w, "stdin", x->want_stdin);
+	if (x->detach)
+		jw_kbool(w, "detach", true);
+	put_number(w, "timeout_ms", x->timeout);
+	put_caller(w);
+	jw_close(w, '}');
+	return 0;
+}
+
+int request_exec(struct buf *b, const struct exec_request *x, struct err *e)
+{
+	if (put_exec(&(struct jsonw){.b = b}, x, e))
+		return -1;
+	return b->overflow ? err_set(e, ERR_LIMIT, "the request is too long") : 0;
+}
+
+int request_job(struct buf *b, char *const *argv, bool want_stdin, struct err *e)
+{
+	struct jsonw w = {.b = b};
+	jw_open(&w, '{');
+	if (put_argv(&w, argv, e))
+		return -1;
+	jw_kbool(&w, "want_stdin", want_stdin);
+	jw_close(&w, '}');
+	return 0;
+}
+
+// DIR[:PATH][:ro|:rw]
+static int put_mount(struct jsonw *w, const char *spec, struct err *e)
+{
+	auto_free char *s = xstrdup(spec);
+	bool writable = str_has_suffix(s, ":rw");
+	if (writable || str_has_suffix(s, ":ro"))
+		s[strlen(s) - 3] = 0;
+	char *dst = strchr(s, ':');
+	if (dst)
+		*dst++ = 0;
+	auto_free char *src = realpath(s, NULL);
+	if (!src)
+		return err_sys(e, "--mount %s", s);
+	if (dst && *dst != '/')
+		return err_set(e, ERR_INVALID, "--mount %s: the path inside must be absolute", spec);
+	jw_open(w, '{');
+	jw_kstr(w, "src", src);
+	jw_kstr(w, "dst", dst ? dst : src);
+	jw_kbool(w, "writable", writable);
+	jw_close(w, '}');
+	return 0;
+}
+
+static int put_mounts(struct jsonw *w, char *const *mounts, struct err *e)
+{
+	if (!mounts)
+		return 0;
+	jw_key(w, "mounts");
+	jw_open(w, '[');
+	for (; *mounts; mounts++)
+		if (put_mount(w, *mounts, e))
+			return -1;
+	jw_close(w, ']');
+	return 0;
+}
+
+static void put_labels(struct jsonw *w, char *const *labels)
+{
+	if (!labels)
+		return;
+	jw_key(w, "labels");
+	jw_open(w, '{');
+	for (; *labels; labels++) {
+		const char *eq = strchr(*labels, '=');
+		auto_free char *key = xstrndup(*labels, (size_t)(eq - *labels));
+		jw_kstr(w, key, eq + 1);
+	}
+	jw_close(w, '}');
+}
+
+int request_check(const struct create_opts *o, struct err *e)
+{
+	for (char **l = o->labels; l && *l; l++)
+		if (**l == '=' || !strchr(*l, '='))
+			return err_set(e, ERR_INVALID, "--label %.100s: must be K=V", *l);
+	if (o->workspace_path && *o->workspace_path != '/')
+		return err_set(e, ERR_INVALID, "--workspace-path %.100s: must be absolute", o->workspace_path);
+	if (o->empty && o->repo)
+		return err_set(e, ERR_INVALID, "--empty and --repo exclude each other");
+	if (o->tty && o->no_tty)
+		return err_set(e, ERR_INVALID, "--tty and --no-tty exclude each other");
+	return request_check_env(o->env, e);
+}
+
+static void put_limits(struct jsonw *w, const struct create_opts *o)
+{
+	if (o->cpus == OPT_UNSET && o->memory == OPT_UNSET && o->pids == OPT_UNSET && o->disk == OPT_UNSET)
+		return;
+	jw_key(w, "limits");
+	jw_open(w, '{');
+	put_number(w, "cpus_milli", o->cpus);
+	put_number(w, "memory", o->memory);
+	put_number(w, "pids", o->pids);
+	put_number(w, "disk", o->disk);
+	jw_close(w, '}');
+}
+
+static int put_place(struct jsonw *w, const struct create_opts *o, struct err *e)
+{
+	auto_free char *cwd = getcwd(NULL, 0), *repo = o->repo ? realpath(o->repo, NULL) : NULL;
+	if (!cwd)
+		return err_sys(e, "current directory");
+	if (o->repo && !repo)
+		return err_sys(e, "--repo %s", o->repo);
+	if (!str_is_utf8(cwd, strlen(cwd)))
+		return err_set(e, ERR_UNSUPPORTED, "the current directory's name is not UTF-8");
+	jw_kstr(w, "cwd", cwd);
+	jw_kstr(w, "repo", repo);
+	jw_kstr(w, "workspace_path", o->workspace_path);
+	return 0;
+}
+
+static void put_flags(struct jsonw *w, const struct create_opts *o, bool run)
+{
+	if (o->empty)
+		jw_kbool(w, "empty", true);
+	if (o->root)
+		jw_kstr(w, "profile", "root");
+	if (o->nested)
+		jw_kbool(w, "nested", true);
+	if (o->no_trace)
+		jw_kbool(w, "trace", false);
+	if (run)
+		jw_kbool(w, "run", true);
+	if (o->keep)
+		jw_kbool(w, "keep", true);
+}
+
+int request_create(struct buf *b, const struct create_opts *o, const struct exec_request *exec, struct err *e)
+{
+	struct jsonw w = {.b = b};
+	jw_open(&w, '{');
+	jw_kstr(&w, "name", o->name);
+	jw_kstr(&w, "image", o->image);
+	jw_kstr(&w, "min_isolation", o->min_isolation);
+	put_flags(&w, o, exec);
+	if (put_place(&w, o, e) || put_mounts(&w, o->mounts, e))
+		return -1;
+	put_env(&w, o->env);
+	put_labels(&w, o->labels);
+	put_limits(&w, o);
+	put_number(&w, "timeout_ms", o->timeout);
+	put_number(&w, "ttl_ms", o->ttl);
+	put_number(&w, "idle_ms", o->idle);
+	jw_kstr(&w, "caller_path", getenv("PATH"));
+	put_caller(&w);
+	if (exec) {
+		jw_key(&w, "exec");
+		if (put_exec(&w, exec, e))
+			return -1;
+	}
+	jw_close(&w, '}');
+	return b->overflow ? err_set(e, ERR_LIMIT, "the request is too long") : 0;
+}

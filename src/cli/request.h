@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bodies of create and exec requests, from options and from what the caller is (docs/api.md).
+#pragma once
+#include "base/json.h"
+#include "cli/opt.h"
+
+struct create_opts {
+	const char *name, *repo, *image, *workspace_path, *min_isolation;
+	bool empty, root, nested, no_trace;
+	char **env, **mounts, **labels;
+	uint64_t cpus, memory, disk, pids, timeout, ttl, idle;
+	bool rm, keep, tty, no_tty; // run
+	bool json;		    // new
+};
+
+#define CREATE_AT(member) offsetof(struct create_opts, member)
+#define CREATE_ROWS                                                                                               \
+	VALUE(OPT_STR, CREATE_AT(name), "name", 0, "NAME", "call the sandbox NAME"),                              \
+		HINTED(OPT_STR, HINT_DIR, CREATE_AT(repo), "repo", 0, "DIR",                                      \
+		       "work on DIR (default: the git top level here)"),                                          \
+		FLAG(CREATE_AT(empty), "empty", 0, "start with an empty workspace"),                              \
+		HINTED(OPT_STR, HINT_IMAGE, CREATE_AT(image), "image", 0, "IMAGE",                                \
+		       "use an imported image (default: this host's system)"),                                    \
+		FLAG(CREATE_AT(root), "root", 0, "be root inside, so that packages can be installed"),            \
+		FLAG(CREATE_AT(nested), "nested", 0, "allow nested user namespaces (weaker)"),                    \
+		FLAG(CREATE_AT(no_trace), "no-trace", 0, "forbid ptrace inside"),                                 \
+		VALUE(OPT_LIST, CREATE_AT(env), "env", 'e', "K=V", "set a variable; K alone takes it from here"), \
+		HINTED(OPT_LIST, HINT_DIR, CREATE_AT(mounts), "mount", 0, "DIR[:PATH][:ro|:rw]",                  \
+		       "show a directory inside (default read-only)"),                                            \
+		VALUE(OPT_MILLI, CREATE_AT(cpus), "cpus", 0, "N", "limit of processors, such as 1.5"),            \
+		VALUE(OPT_SIZE, CREATE_AT(memory), "memory", 0, "SIZE", "limit of memory (default 4g)"),          \
+		VALUE(OPT_SIZE, CREATE_AT(disk), "disk", 0, "SIZE", "limit of what it may write (default 10g)"),  \
+		VALUE(OPT_COUNT, CREATE_AT(pids), "pids", 0, "N", "limit of processes (default 512)"),            \
+		VALUE(OPT_DURATION, CREATE_AT(timeout), "timeout", 0, "TIME", "end a command after TIME"),        \
+		VALUE(OPT_DURATION, CREATE_AT(ttl), "ttl", 0, "TIME", "stop the sandbox after TIME"),             \
+		VALUE(OPT_DURATION, CREATE_AT(idle), "idle", 0, "TIME",                                           \
+		      "stop the sandbox when it did nothing for TIME"),                                           \
+		VALUE(OPT_LIST, CREATE_AT(labels), "label", 0, "K=V", "attach a label"),                          \
+		VALUE(OPT_STR, CREATE_AT(workspace_path), "workspace-path", 0, "PATH",                            \
+		      "where the workspace is seen inside"),                                                      \
+		CHOICE(CREATE_AT(min_isolation), "min-isolation", 0, "LEVEL", "refuse to start with less",        \
+		       "default|strict")
+
+struct exec_request {
+	char *const *argv;
+	char *const *env; // as given: K=V or K
+	const char *cwd, *user;
+	bool tty, want_stdin, detach;
+	uint64_t timeout; // OPT_UNSET = none
+};
+
+// What is wrong with the options themselves, before anything is asked of skepd: INVALID.
+int request_check(const struct create_opts *o, struct err *e) MUST_USE;
+int request_check_env(char *const *env, struct err *e) MUST_USE;
+
+// Both append a JSON object. exec may be NULL; with one, the sandbox runs it and ends with it (`run`).
+int request_create(struct buf *b, const struct create_opts *o, const struct exec_request *exec, struct err *e) MUST_USE;
+int request_exec(struct buf *b, const struct exec_request *x, struct err *e) MUST_USE;
+int request_job(struct buf *b, char *const *argv, bool want_stdin, struct err *e) MUST_USE;
+// Base64 in quotes, for arguments that are not UTF-8.
+void request_base64(struct buf *b, const char *p, size_t n);

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// run: a new sandbox on the current directory, attached to one command. new: one to come back to.
+#include "base/mem.h"
+#include "cli/api.h"
+#include "cli/out.h"
+#include "cli/request.h"
+#include "cli/session.h"
+#include "cli/term.h"
+#include "cli/verbs.h"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SUMMARY_NAMES 8 // changed paths named in the summary line
+
+static const struct opt run_opts[] = {
+	CREATE_ROWS,
+	FLAG(CREATE_AT(rm), "rm", 0, "remove it afterwards, also with --name, if nothing is pending"),
+	FLAG(CREATE_AT(keep), "keep", 0, "keep it afterwards, even unchanged"),
+	FLAG(CREATE_AT(tty), "tty", 't', "give the command a terminal in any case"),
+	FLAG(CREATE_AT(no_tty), "no-tty", 'T', "give it none"),
+	OPTS_END,
+};
+
+static const struct opt new_opts[] = {
+	CREATE_ROWS,
+	FLAG(CREATE_AT(json), "json", 0, "print the whole sandbox, not only its id"),
+	OPTS_END,
+};
+
+static void list_changes(struct buf *b, const struct pump_result *r)
+{
+	size_t n = strv_len(r->changes);
+	buf_fmt(b, "%u file%s changed  (", r->n_changes, r->n_changes == 1 ? "" : "s");
+	for (size_t i = 0; i < n && i < SUMMARY_NAMES; i++) {
+		buf_str(b, i ? ", " : "");
+		out_text(b, r->changes[i]);
+	}
+	buf_str(b, r->n_changes > SUMMARY_NAMES || n < r->n_changes ? ", \xe2\x80\xa6)\n" : ")\n");
+}
+
+// For a person: on a terminal, or when asked for. Stdout stays the command's.
+static void summarize(const char *ref, const struct pump_result *r)
+{
+	const char *want = getenv("SKEP_SUMMARY");
+	auto_buf struct buf b = BUF_INIT(64 << 10);
+	if (!r->has_changes || !(isatty(STDERR_FILENO) || (want && !strcmp(want, "always"))))
+		return;
+	if (r->n_changes)
+		list_changes(&b, r);
+	else
+		buf_str(&b, "no files changed\n");
+	if (!r->removed)
+		buf_fmt(&b, "kept as %s: go on with skep exec %s -- CMD, discard with skep rm --force %s\n", ref, ref,
+			ref);
+	out_stderr(&b);
+}
+
+// --rm of a sandbox with pending changes is refused by skepd; the command's own status stands.
+static void remove_after(const struct call *c, const char *id)
+{
+	struct err e;
+	auto_api struct api a = API_CLOSED;
+	auto_free char *path = api_path("/v1/sandboxes", id, NULL);
+	if (api_open(&a, &e) || api_do(&a, "DELETE", path, NULL, &e))
+		if (e.kind != ERR_NOT_FOUND)
+			out_fail(c, &e);
+}
+
+static json_t *create(const struct create_opts *o, const struct exec_request *x, struct err *e)
+{
+	auto_buf struct buf body = BUF_INIT(HTTP_BODY_MAX);
+	auto_api struct api a = API_CLOSED;
+	if (request_create(&body, o, x, e) || api_open(&a, e))
+		return NULL;
+	return api_json(&a, "POST", "/v1/sandboxes", buf_cstr(&body), e);
+}
+
+static int run_run(const struct call *c)
+{
+	const struct create_opts *o = c->opts;
+	struct err e;
+	if (request_check(o, &e))
+		return out_usage(c, &e);
+	bool tty = o->tty || (!o->no_tty && term_is_all());
+	struct exec_request x = {.argv = c->words, .tty = tty, .want_stdin = true, .timeout = OPT_UNSET};
+	auto_json json_t *box = create(o, &x, &e);
+	if (!box)
+		return out_fail(c, &e);
+	const char *id = json_str(box, "id"), *name = json_str(box, "name");
+	struct pump_result r;
+	struct pump_spec spec = {.in = 0, .out = 1, .err = 2, .tty = tty, .forward = true, .to_end = true};
+	int status = session_run(c, json_object_get(box, "attach"), spec, &r);
+	if (r.has_changes)
+		summarize(*name ? name : id, &r);
+	if (o->rm && !r.removed)
+		remove_after(c, id);
+	pump_result_done(&r);
+	return status;
+}
+
+static int new_run(const struct call *c)
+{
+	const struct create_opts *o = c->opts;
+	struct err e;
+	if (request_check(o, &e))
+		return out_usage(c, &e);
+	auto_json json_t *box = create(o, NULL, &e);
+	if (!box)
+		return out_fail(c, &e);
+	if (o->json)
+		return out_json(box);
+	auto_buf struct buf b = BUF_INIT(256);
+	buf_fmt(&b, "%s\n", json_str(box, "id"));
+	return out_flush(&b);
+}
+
+const struct cmd cmd_run = {
+	.name = "run",
+	.args = "[--] CMD...",
+	.help = "run a command in a new sandbox on the current directory",
+	.notes = "The command sees the project at its own path and may change everything; the real files stay.\n"
+		 "It has a terminal if stdin, stdout and stderr are terminals. The exit status is the command's:\n"
+		 "128+N when signal N ended it, 127 not found, 126 not executable, 125 when skep itself failed.\n"
+		 "Afterwards the sandbox is removed if nothing changed and it has neither --name nor --keep.",
+	.opts = run_opts,
+	.opts_size = sizeof(struct create_opts),
+	.min_words = 1,
+	.max_words = -1,
+	.hint = HINT_COMMAND,
+	.run = run_run,
+};
+
+const struct cmd cmd_new = {
+	.name = "new",
+	.args = "",
+	.help = "make a sandbox and print its id",
+	.opts = new_opts,
+	.opts_size = sizeof(struct create_opts),
+	.tail = -1,
+	.run = new_run,
+};

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// The user's terminal: raw while a pty of a cell is shown on it, and as it was at every other time.
+#pragma once
+#include "base/err.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+bool term_is_all(void);					// stdin, stdout and stderr are terminals
+void term_size(uint32_t *out_rows, uint32_t *out_cols); // of the first of them that is one; else 24 x 80
+// Raw mode on fd. What was found is put back by term_restore, also when a fault kills us.
+int term_raw(int fd, struct err *e) MUST_USE;
+void term_restore(void); // safe when nothing is raw

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/verbs.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "cli/out.h"
+#include "model/msg.h"
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const struct cmd *const verbs[] = {
+	&cmd_run,    &cmd_new,	      &cmd_exec,	 &cmd_shell,	&cmd_attach,
+	&cmd_logs,   &cmd_kill,	      &cmd_cp,		 &cmd_ps,	&cmd_show,
+	&cmd_start,  &cmd_stop,	      &cmd_pause,	 &cmd_resume,	&cmd_rm,
+	&cmd_log,    &cmd_image_ls,   &cmd_image_import, &cmd_image_rm, &cmd_gc,
+	&cmd_doctor, &cmd_completion, &cmd_version,	 &cmd_help,	NULL,
+};
+
+const struct cmd *verbs_find(char **argv, int *out_words, bool *out_family)
+{
+	*out_family = false;
+	for (const struct cmd *const *v = verbs; argv[0] && *v; v++) {
+		struct str rest = str_of((*v)->name), first, second;
+		str_next(&rest, ' ', &first);
+		if (!str_is(first, argv[0]))
+			continue;
+		if (!str_next(&rest, ' ', &second)) {
+			*out_words = 1;
+			return *v;
+		}
+		*out_family = true;
+		if (argv[1] && str_is(second, argv[1])) {
+			*out_words = 2;
+			return *v;
+		}
+	}
+	return NULL;
+}
+
+// Of every verb, or of the members of one family.
+static int print_help(const char *family)
+{
+	auto_buf struct buf b = BUF_INIT(1 << 20);
+	if (family)
+		buf_fmt(&b, "usage: skep %s VERB [OPTIONS] ...\n\n", family);
+	else
+		buf_str(&b,
+			"usage: skep VERB [OPTIONS] ...\n\n"
+			"A place where coding agents work: a real Linux machine for them, out of reach of yours.\n\n");
+	for (const struct cmd *const *v = verbs; *v; v++) {
+		size_t n = family ? strlen(family) : 0;
+		if (!family || (!strncmp((*v)->name, family, n) && (*v)->name[n] == ' '))
+			buf_fmt(&b, "  %-14s  %s\n", (*v)->name, (*v)->help);
+	}
+	buf_fmt(&b, "\nskep %s%sVERB --help tells more of one.\n", family ? family : "", family ? " " : "");
+	return out_flush(&b);
+}
+
+static int print_verb_help(const struct cmd *cmd)
+{
+	auto_buf struct buf b = BUF_INIT(1 << 20);
+	opt_help(cmd, &b);
+	return out_flush(&b);
+}
+
+static int complain(const char *what, const char *word, const char *help)
+{
+	auto_buf struct buf b = BUF_INIT(8192);
+	buf_fmt(&b, "skep: %s", what);
+	out_text(&b, word);
+	buf_fmt(&b, " (see skep %s--help)\n", help);
+	out_stderr(&b);
+	return 2;
+}
+
+static bool is_help(const char *word)
+{
+	return word && (!strcmp(word, "--help") || !strcmp(word, "-h"));
+}
+
+// A family's name with no member behind it.
+static int family_alone(char **argv)
+{
+	auto_free char *help = xasprintf("%s ", argv[0]);
+	if (is_help(argv[1]))
+		return print_help(argv[0]);
+	if (!argv[1])
+		return complain("a verb is missing behind ", argv[0], help);
+	return complain(argv[1][0] == '-' ? "unknown option " : "unknown verb ", argv[1], help);
+}
+
+static int call_verb(const struct cmd *cmd, char **argv)
+{
+	struct err e;
+	struct call c = {.words = xcalloc(strv_len(argv) + 1, sizeof *c.words)};
+	void *values = xcalloc(1, cmd->opts_size);
+	bool help = false;
+	int status;
+	if (opt_parse(cmd, argv, values, &c, &help, &e))
+		status = out_usage(&c, &e);
+	else
+		status = help ? print_verb_help(cmd) : cmd->run(&c);
+	opt_values_done(cmd, values);
+	free(values);
+	free(c.words);
+	return status;
+}
+
+// A caller may have closed them; then the first files we open would be taken for stdin, stdout or stderr.
+static void fill_standard_fds(void)
+{
+	for (int fd = 0; fd < 3; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_WRONLY : O_RDONLY) < 0)
+			_exit(1);
+}
+
+int verbs_main(char **argv)
+{
+	int words;
+	bool family;
+	fill_standard_fds();
+	if (!argv[0] || !argv[1])
+		return complain("a verb is missing", "", "");
+	argv++;
+	if (is_help(*argv))
+		return print_help(NULL);
+	if (!strcmp(*argv, "--version"))
+		return call_verb(&cmd_version, argv + 1);
+	const struct cmd *cmd = verbs_find(argv, &words, &family);
+	if (cmd)
+		return call_verb(cmd, argv + words);
+	if (family)
+		return family_alone(argv);
+	return complain(**argv == '-' ? "unknown option " : "unknown verb ", *argv, "");
+}
+
+static int help_run(const struct call *c)
+{
+	int words;
+	bool family;
+	if (!c->n_words)
+		return print_help(NULL);
+	const struct cmd *cmd = verbs_find(c->words, &words, &family);
+	if (cmd)
+		return print_verb_help(cmd);
+	return family ? print_help(c->words[0]) : complain("unknown verb ", c->words[0], "");
+}
+
+struct version_opts {
+	bool json;
+};
+
+static const struct opt version_opts[] = {
+	FLAG(AT(struct version_opts, json), "json", 0, "print JSON"),
+	OPTS_END,
+};
+
+static int version_run(const struct call *c)
+{
+	const struct version_opts *o = c->opts;
+	auto_buf struct buf b = BUF_INIT(256);
+	if (o->json)
+		buf_fmt(&b, "{\"version\":\"%s\",\"protocol\":%d}\n", SKEP_VERSION, PROTO_VERSION);
+	else
+		buf_fmt(&b, "skep %s\n", SKEP_VERSION);
+	return out_flush(&b);
+}
+
+const struct cmd cmd_help = {
+	.name = "help",
+	.args = "[VERB]",
+	.help = "show the verbs, or one of them",
+	.max_words = 2,
+	.tail = -1,
+	.run = help_run,
+};
+
+const struct cmd cmd_version = {
+	.name = "version",
+	.args = "",
+	.help = "print the version",
+	.opts = version_opts,
+	.opts_size = sizeof(struct version_opts),
+	.tail = -1,
+	.run = version_run,
+};

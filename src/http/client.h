@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// A blocking HTTP/1.1 client on a connected stream socket, one request at a time, connection kept.
+#pragma once
+#include "http/head.h"
+
+#define HTTP_BODY_MAX (16u << 20)
+
+struct http_client {
+	int fd;			       // owned; -1 = closed: after an error or when the server closed
+	struct buf in;		       // bytes behind the last answer
+	void (*on_wait)(bool waiting); // optional: the answer takes over half a second; and: it came
+};
+
+struct http_request {
+	const char *method, *path; // path: already encoded
+	const char *body;	   // JSON, or NULL
+	size_t body_len;
+};
+
+struct http_reply {
+	struct buf raw, body; // raw: what head borrows from
+	struct http_head head;
+};
+#define auto_http_reply __attribute__((cleanup(http_reply_done)))
+
+void http_client_init(struct http_client *c, int fd); // takes fd
+void http_client_done(struct http_client *c);
+// Fills *out (zeroed or from an earlier call). An HTTP error status is an answer, not a failure.
+int http_call(struct http_client *c, const struct http_request *rq, struct http_reply *out, struct err *e) MUST_USE;
+void http_reply_done(struct http_reply *r);
+// Appends s with everything but letters, digits and -._~ percent-encoded.
+void http_encode(struct buf *b, const char *s);
