@@ -69,6 +69,7 @@ static void cell_free(void *p)
 	struct cell *c = p;
 	requests_drop(&c->requests);
 	buf_done(&c->spec);
+	buf_done(&c->key);
 	free(c);
 }
 
@@ -79,6 +80,7 @@ struct cell *cell_new(struct native *n, enum cell_phase phase)
 	c->phase = phase;
 	c->ch.fd = c->ch.w.fd = -1;
 	c->spec = BUF_INIT(FRAME_MAX);
+	c->key = BUF_INIT(FRAME_MAX);
 	c->all = n->cells;
 	n->cells = c;
 	return c;
@@ -128,10 +130,7 @@ void cell_fail_later(struct cell *c, const struct err *e)
 bool cell_begin(struct cell *c)
 {
 	c->phase = CELL_STARTING;
-	if (!chan_send_buf(&c->ch, M_SPEC, ++c->last_id, &c->spec))
-		return false;
-	buf_done(&c->spec);
-	return true;
+	return chan_send_buf(&c->ch, M_SPEC, ++c->last_id, &c->spec);
 }
 
 static void on_up(struct cell *c, const struct frame *f)
@@ -151,6 +150,7 @@ static void on_up(struct cell *c, const struct frame *f)
 		return;
 	}
 	timer_clear(c->n->loop, &c->timer);
+	buf_done(&c->spec);
 	c->phase = CELL_UP;
 	c->w->up(c->w, &up, NULL);
 	isolation_done(&up.isolation);
@@ -208,11 +208,23 @@ static void on_hit(struct cell *c, const struct frame *f)
 		c->w->hit(c->w, limit, message);
 }
 
+// The slot was made for a directory that has been replaced since: one without a place builds it from what is there.
+static void start_again(struct cell *c)
+{
+	chan_close(&c->ch);
+	c->phase = CELL_WAITING;
+	c->pooled = false;
+	buf_clear(&c->key);
+	nursery_want(c->n, c);
+}
+
 static void on_refusal(struct cell *c, const struct frame *f)
 {
 	struct err e;
 	frame_err(f, &e);
-	if (c->phase == CELL_STARTING)
+	if (c->phase == CELL_STARTING && c->pooled && e.kind == ERR_UNAVAILABLE && c->spec.n)
+		start_again(c);
+	else if (c->phase == CELL_STARTING)
 		start_failed(c, &e);
 	else if (c->phase == CELL_WARM)
 		log_line(LOG_WARN, "a warm slot failed: %s", e.msg); // and ends: on_close
@@ -274,11 +286,12 @@ static struct native *native_of(struct backend *b)
 	return container_of(b, struct native, b);
 }
 
-static struct cell *take_slot(struct native *n, const struct buf *spec)
+static struct cell *take_slot(struct native *n, const struct buf *spec, const struct buf *key)
 {
 	struct cell *c;
-	while ((c = nursery_take_warm(n))) {
+	while ((c = nursery_take_warm(n, key))) {
 		buf_add(&c->spec, spec->p, spec->n);
+		c->warm_ok = c->pooled = true;
 		if (cell_begin(c))
 			return c;
 		cell_bury(c);
@@ -310,7 +323,12 @@ static struct cell *native_start(struct backend *b, const struct cell_spec *spec
 	auto_buf struct buf wire = BUF_INIT(FRAME_MAX);
 	cell_spec_write(&wire, spec);
 	bool warm_ok = fits_warm(spec, fresh);
-	struct cell *c = warm_ok && !wire.overflow ? take_slot(n, &wire) : NULL;
+	auto_buf struct buf key = BUF_INIT(FRAME_MAX);
+	if (warm_ok) {
+		place_write(&key, spec);
+		nursery_aim(n, &key);
+	}
+	struct cell *c = warm_ok && !wire.overflow ? take_slot(n, &wire, &key) : NULL;
 	if (c) {
 		c->w = w;
 		deadline(c, START_MS);
@@ -330,6 +348,7 @@ static struct cell *native_start(struct backend *b, const struct cell_spec *spec
 	}
 	c->spec = wire;
 	wire = BUF_INIT(0);
+	buf_add(&c->key, key.p, key.n);
 	deadline(c, START_MS);
 	nursery_want(n, c);
 	return c;

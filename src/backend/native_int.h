@@ -29,9 +29,11 @@ struct cell {
 	struct cell_watcher *w;
 	struct cell *next;	// in the list of its phase (waiting, warm)
 	struct cell *all;	// in the list of all
-	struct buf spec;	// encoded, until a slot took it
+	struct buf spec;	// encoded, until it is up
 	enum profile profile;
-	bool warm_ok;		// a slot of the pool will do
+	bool warm_ok;		// a slot that brings a new layer will do
+	bool pooled;		// it got one that waited
+	struct buf key;		// warm: the place it was made for, or empty; waiting: the place it wants
 	uint32_t want_id;	// its own M_WANT, 0 = waits for the pool
 	uint32_t last_id;
 	struct request *requests;
@@ -56,6 +58,7 @@ struct native {
 	struct cell *warm, *waiting, *cells;
 	int n_warm, n_asked, want;
 	struct timer shrink;
+	struct buf key; // place of the newest start: what the pool is made for
 	struct request *removals;
 };
 
@@ -63,8 +66,9 @@ int nursery_open(struct native *n, int fd, struct err *e) MUST_USE; // fd -1: sp
 void nursery_close(struct native *n);
 // Gives c (CELL_WAITING) a slot, at once or later: cell_begin is called with c in place.
 void nursery_want(struct native *n, struct cell *c);
-struct cell *nursery_take_warm(struct native *n); // NULL when the pool is empty
+struct cell *nursery_take_warm(struct native *n, const struct buf *key); // NULL when the pool has none that fits
 void nursery_forget(struct native *n, struct cell *c); // leaves the pool or the queue
+void nursery_aim(struct native *n, const struct buf *key); // future slots are for this place
 void nursery_refill(struct native *n);
 void nursery_refill_soon(struct native *n); // when the cell just started no longer needs the processor
 void nursery_slot_died(struct native *n, struct cell *c); // a warm one

@@ -48,32 +48,61 @@ void nursery_forget(struct native *n, struct cell *c)
 	list_del(&n->waiting, c);
 }
 
-static void send_want(struct native *n, uint32_t id, enum profile p, bool warm)
+static void send_want(struct native *n, uint32_t id, enum profile p, bool warm, const struct buf *key)
 {
-	uint8_t payload[2] = {p, warm};
-	chan_send(&n->ch, M_WANT, 0, id, payload, sizeof payload);
+	auto_buf struct buf b = BUF_INIT(FRAME_MAX);
+	wire_u8(&b, p);
+	wire_u8(&b, warm);
+	if (warm)
+		buf_add(&b, key->p, key->n);
+	chan_send_buf(&n->ch, M_WANT, id, &b);
 }
 
-static int waiting_for_pool(const struct native *n)
+static bool same_key(const struct buf *a, const struct buf *b)
+{
+	return a->n == b->n && (!a->n || !memcmp(a->p, b->p, a->n));
+}
+
+static int n_fitting(const struct native *n)
 {
 	int k = 0;
-	for (const struct cell *c = n->waiting; c; c = c->next)
-		k += c->warm_ok;
+	for (const struct cell *c = n->warm; c; c = c->next)
+		k += same_key(&c->key, &n->key);
 	return k;
+}
+
+void nursery_aim(struct native *n, const struct buf *key)
+{
+	if (same_key(&n->key, key))
+		return;
+	buf_clear(&n->key);
+	buf_add(&n->key, key->p, key->n);
+	n->n_asked = 0; // what is on its way was meant for another place
+}
+
+// Slots for other places stay while there is room: two projects may take turns.
+static void make_room(struct native *n)
+{
+	for (struct cell *c = n->warm, *next; c && n->n_warm >= WARM_MAX; c = next) {
+		next = c->next;
+		if (same_key(&c->key, &n->key))
+			continue;
+		nursery_forget(n, c);
+		cell_bury(c);
+	}
 }
 
 void nursery_refill(struct native *n)
 {
 	if (!n->connected || n->refill.at_ms)
 		return;
-	int target = n->want + waiting_for_pool(n);
-	for (; n->n_warm + n->n_asked < target; n->n_asked++)
-		send_want(n, ++n->last_id, PROFILE_USER, true);
+	for (int have = n_fitting(n); have + n->n_asked < n->want; n->n_asked++)
+		send_want(n, ++n->last_id, PROFILE_USER, true, &n->key);
 }
 
 void nursery_refill_soon(struct native *n)
 {
-	if (n->n_warm < 2)
+	if (n_fitting(n) < 2)
 		nursery_refill(n);
 	else if (!n->soon.at_ms)
 		timer_set(n->loop, &n->soon, SOON_MS);
@@ -108,12 +137,17 @@ static void on_shrink(struct timer *t)
 	}
 }
 
-struct cell *nursery_take_warm(struct native *n)
+struct cell *nursery_take_warm(struct native *n, const struct buf *key)
 {
 	struct cell *c = n->warm;
+	while (c && !same_key(&c->key, key))
+		c = c->next;
+	for (struct cell *any = n->warm; !c && any; any = any->next)
+		if (!any->key.n) // made for no place in particular
+			c = any;
 	if (c)
 		nursery_forget(n, c);
-	if (!n->warm && n->want < WARM_MAX)
+	if (!n_fitting(n) && n->want < WARM_MAX)
 		n->want *= 2;
 	if (n->want > WARM_MIN)
 		timer_set(n->loop, &n->shrink, SHRINK_MS);
@@ -125,12 +159,8 @@ void nursery_want(struct native *n, struct cell *c)
 	list_add(&n->waiting, c);
 	if (!n->connected)
 		return; // asked when it is back
-	if (c->warm_ok) {
-		nursery_refill(n);
-		return;
-	}
 	c->want_id = ++n->last_id;
-	send_want(n, c->want_id, c->profile, false);
+	send_want(n, c->want_id, c->profile, c->warm_ok, &c->key);
 }
 
 static void fail_waiting(struct native *n, const struct err *e, bool pool_only)
@@ -180,14 +210,10 @@ static void on_slot(struct native *n, struct frame *f)
 	}
 	if (n->n_asked)
 		n->n_asked--;
-	for (c = n->waiting; c && !c->warm_ok; c = c->next)
-		;
-	if (c) {
-		give(n, c, take_fd(&f->fd));
-		nursery_refill(n);
-		return;
-	}
+	make_room(n);
 	c = cell_new(n, CELL_WARM);
+	if (f->n > 1)
+		buf_add(&c->key, f->p + 1, f->n - 1);
 	if (cell_connect(c, take_fd(&f->fd), &e)) {
 		log_line(LOG_WARN, "warm slot: %s", e.msg);
 		cell_bury(c);
@@ -310,11 +336,10 @@ static int greet(struct native *n, int fd, struct err *e)
 	chan_send_buf(&n->ch, M_NURSERY, 0, &b);
 	n->connected = true;
 	n->b.slots_since = clock_unix_ms();
-	for (struct cell *c = n->waiting; c; c = c->next)
-		if (!c->warm_ok) {
-			c->want_id = ++n->last_id;
-			send_want(n, c->want_id, c->profile, false);
-		}
+	for (struct cell *c = n->waiting; c; c = c->next) {
+		c->want_id = ++n->last_id;
+		send_want(n, c->want_id, c->profile, c->warm_ok, &c->key);
+	}
 	for (struct request *q = n->removals; q; q = q->next)
 		chan_send_buf(&n->ch, M_REMOVE, q->id, &q->again);
 	nursery_refill(n);
@@ -333,6 +358,7 @@ static void on_respawn(struct timer *t)
 int nursery_open(struct native *n, int fd, struct err *e)
 {
 	n->want = WARM_MIN;
+	n->key = BUF_INIT(FRAME_MAX);
 	n->backoff_ms = BACKOFF_MIN_MS;
 	n->child.fd = n->ch.fd = n->ch.w.fd = -1;
 	n->respawn.fn = on_respawn;

@@ -232,6 +232,9 @@ static void on_event(struct watch *w, uint32_t events)
 	bool bad = false, had = c->out.n;
 	if (events & LOOP_OUT)
 		bad = flush_queue(c) < 0;
+	while (bad && chan_is_open(c) && fill(c) > 0) // what the peer said before it closed still counts
+		if (deliver(c) < 0)
+			break;
 	if (!bad && !c->paused && c->in.n)
 		bad = deliver(c) < 0;
 	if (chan_is_open(c) && !bad && !c->paused && (events & (LOOP_IN | LOOP_HUP | LOOP_ERR))) {

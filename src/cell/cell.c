@@ -20,33 +20,24 @@
 
 // --- building ---
 
-// As root the sources lie where the cell's ids may not go, and their owners have to be mapped: opened out here.
+// The slot was made for a place; it must still be that place.
+static int check_place(struct cell *c, struct err *e)
+{
+	struct stat st;
+	auto_buf struct buf b = BUF_INIT(FRAME_MAX);
+	if (!c->place)
+		return 0;
+	place_write(&b, &c->spec);
+	if (b.n != c->place->n || memcmp(b.p, c->place->p, b.n))
+		return err_set(e, ERR_UNAVAILABLE, "this slot was made for another place");
+	if (c->spec.base && (stat(c->spec.base, &st) || st.st_dev != c->base_dev || st.st_ino != c->base_ino))
+		return err_set(e, ERR_UNAVAILABLE, "%s was replaced since the slot was made", c->spec.base);
+	return 0;
+}
+
 static int send_sources(struct cell *c, struct err *e)
 {
-	struct sources src;
-	struct stat st = {0};
-	uint32_t uid, gid;
-	if (fault(FAULT_CELL_SOURCES, e))
-		return -1;
-	if (!c->nursery->ids.root)
-		return 0;
-	if (c->spec.base && stat(c->spec.base, &st))
-		return err_sys(e, "%s", c->spec.base);
-	userns_inside_ids(&c->nursery->ids, c->profile, &uid, &gid);
-	auto_fd int own = -1; // the slot came with the map for directories of root
-	if (c->spec.base && (st.st_uid || st.st_gid)) {
-		own = userns_for_mount(c->first_id, st.st_uid, st.st_gid, uid, e);
-		if (own < 0)
-			return -1;
-	}
-	rootfs_sources(&c->nursery->rootfs, &c->spec, c->fresh, &src);
-	int rc = 0;
-	for (int i = 0; i < src.n && !rc; i++) {
-		auto_fd int tree = contain_open_source(&src.list[i], c->plain_ns, own >= 0 ? own : c->owner_ns, e);
-		rc = tree < 0 || !chan_send_fd(&c->init, M_MOUNT, 0, NULL, 0, tree) ? -1 : 0;
-	}
-	sources_done(&src);
-	return rc;
+	return fault(FAULT_CELL_SOURCES, e) ? -1 : slot_send_sources(c, &c->spec, c->has, e);
 }
 
 static int open_places(struct cell *c, struct err *e)
@@ -88,7 +79,6 @@ static int take_over_layer(struct cell *c, struct err *e)
 		return 0;
 	if (syscall(SYS_renameat2, AT_FDCWD, c->fresh_layer, AT_FDCWD, c->spec.layer, 1 /* RENAME_NOREPLACE */))
 		return err_sys(e, "new layer %s", c->spec.layer);
-	c->fresh = true;
 	c->fresh_layer = NULL;
 	return 0;
 }
@@ -108,7 +98,7 @@ int cell_build(struct cell *c, struct frame *f, struct err *e)
 		return err_set(e, ERR_DENIED, "min_isolation strict needs cgroup limits, and this host gives none (see: skep doctor)");
 	if (c->has_cgroup && cgroup_set_limits(&c->cgroup, &c->spec.limits, e))
 		return -1;
-	if (take_over_layer(c, e))
+	if (check_place(c, e) || take_over_layer(c, e))
 		return -1;
 	if (!chan_send(&c->init, M_BUILD, is_supervised(c), 0, f->p, f->n) || send_sources(c, e))
 		return e->kind ? -1 : err_set(e, ERR_SYSTEM, "the cell died while it was built");
@@ -308,9 +298,13 @@ static _Noreturn void leave(struct cell *c)
 	_exit(0);
 }
 
+// A promised client may never come; one that is there and reads slowly is waited for.
 static void exit_late(struct timer *t)
 {
-	leave(container_of(t, struct cell, ending));
+	struct cell *c = container_of(t, struct cell, ending);
+	for (struct sx *x = c->execs; x; x = x->next)
+		x->wants_reader = false;
+	cell_maybe_exit(c);
 }
 
 void cell_maybe_exit(struct cell *c)

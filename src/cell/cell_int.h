@@ -62,7 +62,10 @@ struct cell {
 	int range_lock;
 	int plain_ns, owner_ns; // as root: maps for mounts; owner_ns for directories that belong to root
 	const char *fresh_layer; // made with the slot, not used by anybody yet
-	bool fresh;		 // it became the sandbox's
+	enum slot_has has;
+	const struct place *place; // the slot was made for it, or NULL
+	dev_t base_dev;		   // of its base, when it was mounted
+	ino_t base_ino;
 	struct chan init;
 	struct watch init_end, listen, notify;
 	ino_t socket_ino;
@@ -90,8 +93,16 @@ struct cell {
 };
 
 // slot.c
-// layer: path of the layer to be made for whoever gets the slot, or NULL
-_Noreturn void slot_main(const struct nursery *n, int control, enum profile profile, const char *layer);
+// Where a slot's sandbox will work: as asked (bytes) and as read.
+struct place {
+	const void *p;
+	size_t n;
+	struct cell_spec spec;
+};
+// layer: path of the layer to be made for whoever gets the slot, or NULL; place: or NULL
+_Noreturn void slot_main(const struct nursery *n, int control, enum profile profile, const char *layer,
+			 const struct place *place);
+int slot_send_sources(struct cell *c, const struct cell_spec *s, enum slot_has has, struct err *e) MUST_USE;
 
 // cell.c
 int cell_build(struct cell *c, struct frame *spec, struct err *e) MUST_USE; // M_SPEC

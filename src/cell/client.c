@@ -144,8 +144,9 @@ static void pump_end(struct client *cl)
 
 static void send_credit(struct client *cl)
 {
-	auto_buf struct buf b = BUF_INIT(16);
+	auto_buf struct buf b = BUF_INIT(32);
 	wire_u64(&b, cl->exec->in_credit);
+	wire_u64(&b, cl->exec->in_received);
 	chan_send(&cl->chan, M_CREDIT, 0, 0, b.p, b.n);
 }
 
@@ -191,6 +192,14 @@ static void on_input(struct client *cl, struct frame *f)
 	chan_send(&x->cell->init, M_DATA, 0, x->number, w.p + seen, w.n - seen);
 }
 
+static bool only_client(const struct client *cl)
+{
+	for (const struct client *other = cl->cell->clients; other; other = other->next)
+		if (other != cl && other->exec == cl->exec)
+			return false;
+	return true;
+}
+
 static void exec_frame(struct client *cl, struct frame *f)
 {
 	struct sx *x = cl->exec;
@@ -199,8 +208,9 @@ static void exec_frame(struct client *cl, struct frame *f)
 	case M_DATA:
 		on_input(cl, f);
 		break;
-	case M_EOF:
-		chan_send(&x->cell->init, M_EOF, 0, x->number, NULL, 0);
+	case M_EOF: // of stdin; or the client's own reader went away, which the command shall notice if nobody else reads
+		if (!f->stream || only_client(cl))
+			chan_send(&x->cell->init, M_EOF, f->stream, x->number, NULL, 0);
 		break;
 	case M_WINSIZE: {
 		uint32_t rows = wire_get_u32(&w), cols = wire_get_u32(&w);

@@ -131,12 +131,13 @@ static void do_want(struct frame *f)
 {
 	struct wire w = {.p = f->p, .n = f->n};
 	uint8_t profile = wire_get_u8(&w), warm = wire_get_u8(&w);
+	struct place place = {.p = w.p, .n = w.n};
 	struct err e;
 	int sv[2];
 	char id[ID_SIZE];
 	id_make('l', id);
 	auto_free char *layer = warm && profile == PROFILE_USER ? xasprintf("%s/layers/" FRESH "%s-%s", self.n.skep_home, self.tag, id) : NULL;
-	if (w.bad || profile >= PROFILES) {
+	if (w.bad || profile >= PROFILES || (w.n && place_read(w.p, w.n, &place.spec, &e))) {
 		err_set(&e, ERR_INVALID, "malformed request for a slot");
 		answer_err(f->id, &e);
 		return;
@@ -153,16 +154,20 @@ static void do_want(struct frame *f)
 	pid_t pid = fork();
 	if (!pid) {
 		close(sv[0]);
-		loop_done(&self.loop);
-		chan_close(&self.chan);
-		slot_main(&self.n, sv[1], profile, layer);
+		loop_done(&self.loop); // the channel's buffer stays: the place lies in it
+		close_fd(&self.chan.fd);
+		slot_main(&self.n, sv[1], profile, layer, layer && place.n ? &place : NULL);
 	}
 	if (pid < 0) {
 		err_sys(&e, "new process");
 		answer_err(f->id, &e);
 	} else {
-		chan_send_fd(&self.chan, M_SLOT, f->id, &profile, 1, sv[0]);
+		auto_buf struct buf b = BUF_INIT(FRAME_MAX);
+		wire_u8(&b, profile);
+		buf_add(&b, place.p, place.n);
+		chan_send_fd(&self.chan, M_SLOT, f->id, b.p, b.n, sv[0]);
 	}
+	cell_spec_done(&place.spec);
 	close(sv[0]);
 	close(sv[1]);
 }
@@ -271,7 +276,7 @@ int nursery_print_plan(void)
 	rootfs_scan(&h, TEMPLATE_DIR);
 	rootfs_template(&h, &template);
 	rootfs_skeleton(&h, PROFILE_USER, false, &skeleton);
-	rootfs_cell(&h, &s, false, &cell);
+	rootfs_cell(&h, &s, SLOT_EMPTY, &cell);
 	buf_str(&out, "# template, once per daemon, in a mount namespace of its own\n");
 	plan_print(&template, &out);
 	buf_str(&out, "\n# skeleton of a cell (default profile)\n");

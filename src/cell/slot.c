@@ -22,6 +22,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#define TREES_MAX (ROOTFS_MOUNTS_MAX + 32)
 #define NEW_NAMESPACES (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS)
 
 // --- inside ---
@@ -55,10 +56,10 @@ static int recv_trees(struct chan *ch, int *trees, int max, struct err *e)
 static int build_and_lock(struct contain *c, struct chan *ch, const struct cell_spec *s, bool supervised,
 			  struct isolation *iso, int *listener, struct err *e)
 {
-	int trees[ROOTFS_MOUNTS_MAX + 32], n = recv_trees(ch, trees, (int)countof(trees), e);
+	int trees[TREES_MAX], n = recv_trees(ch, trees, TREES_MAX, e);
 	if (n < 0)
 		return -1;
-	if (fault(FAULT_CELL_MOUNTS, e) || contain_build(c, s, n ? trees : NULL, e))
+	if (fault(FAULT_CELL_MOUNTS, e) || contain_build(c, s, trees, n, e))
 		return err_wrap(e, "file system of the cell");
 	for (int i = 0; i < n; i++)
 		close(trees[i]);
@@ -67,12 +68,15 @@ static int build_and_lock(struct contain *c, struct chan *ch, const struct cell_
 	return 0;
 }
 
-static _Noreturn void inside(const struct nursery *n, enum profile profile, const char *layer, int fd)
+static _Noreturn void inside(const struct cell *cell, int fd)
 {
+	const struct nursery *n = cell->nursery;
+	enum profile profile = cell->profile;
 	struct contain c = {
-		.host = &n->rootfs, .ids = &n->ids, .profile = profile, .warm = layer, .root = -1,
-		.fresh_layer = layer, .fresh_tree = -1, .layer = -1, .base = -1,
+		.host = &n->rootfs, .ids = &n->ids, .profile = profile, .warm = cell->fresh_layer, .root = -1,
+		.layer = -1, .base = -1, .place = cell->place ? &cell->place->spec : NULL,
 	};
+	int trees[TREES_MAX], n_trees;
 	struct chan ch;
 	struct frame f;
 	struct err e;
@@ -81,12 +85,15 @@ static _Noreturn void inside(const struct nursery *n, enum profile profile, cons
 	int listener;
 	chan_init(&ch, fd);
 	userns_inside_ids(&n->ids, profile, &c.uid, &c.gid);
-	if (recv_trees(&ch, &c.fresh_tree, 1, &e) < 0) // after it maps and cgroup are in place
+	n_trees = recv_trees(&ch, trees, TREES_MAX, &e); // after them maps and cgroup are in place
+	if (n_trees < 0)
 		_exit(1);
-	if (fault(FAULT_CELL_PREPARE, &e) || contain_prepare(&c, &e)) {
+	if (fault(FAULT_CELL_PREPARE, &e) || contain_prepare(&c, trees, n_trees, &e)) {
 		err_wrap(&e, "prepare a cell");
 		give_up(&ch, &e);
 	}
+	while (n_trees)
+		close(trees[--n_trees]);
 	chan_send(&ch, M_OK, 0, 0, NULL, 0);
 	if (chan_recv(&ch, &f, &e) || f.type != M_BUILD)
 		_exit(1);
@@ -119,27 +126,60 @@ static int make_layer(const struct cell *c, struct err *e)
 	return 0;
 }
 
-// As root: the maps that mounts will need, and the new layer through one of them.
-static int send_layer(struct cell *c, struct err *e)
+// As root: the maps that mounts will need.
+static int open_maps(struct cell *c, struct err *e)
 {
 	char path[64];
 	uint32_t uid, gid;
-	if (!c->nursery->ids.root)
-		return 0;
 	userns_inside_ids(&c->nursery->ids, c->profile, &uid, &gid);
 	if (fmt_to(path, sizeof path, "/proc/%d/ns/user", (int)c->init_pid))
 		return err_set(e, ERR_BUG, "path");
 	c->plain_ns = fs_open(AT_FDCWD, path, O_RDONLY, 0, e);
 	c->owner_ns = c->plain_ns < 0 ? -1 : userns_for_mount(c->first_id, 0, 0, uid, e);
-	if (c->owner_ns < 0)
+	return c->owner_ns < 0 ? -1 : 0;
+}
+
+// Opened out here and handed in as detached mounts: as root they lie where the cell's ids may not go, and their
+// owners have to be mapped.
+int slot_send_sources(struct cell *c, const struct cell_spec *s, enum slot_has has, struct err *e)
+{
+	struct sources src;
+	struct stat st = {0};
+	uint32_t uid, gid;
+	if (s->base && has < SLOT_PLACE && stat(s->base, &st))
+		return err_sys(e, "%s", s->base);
+	c->base_dev = st.st_dev;
+	c->base_ino = st.st_ino;
+	userns_inside_ids(&c->nursery->ids, c->profile, &uid, &gid);
+	auto_fd int own = -1; // the slot came with the map for directories of root
+	if (c->nursery->ids.root && s->base && (st.st_uid || st.st_gid)) {
+		own = userns_for_mount(c->first_id, st.st_uid, st.st_gid, uid, e);
+		if (own < 0)
+			return -1;
+	}
+	rootfs_sources(&c->nursery->rootfs, s, has, &src);
+	int rc = 0;
+	for (int i = 0; i < src.n && !rc; i++) {
+		auto_fd int tree = contain_open_source(&src.list[i], c->plain_ns, own >= 0 ? own : c->owner_ns, e);
+		rc = tree < 0 || !chan_send_fd(&c->init, M_MOUNT, 0, NULL, 0, tree) ? -1 : 0;
+	}
+	sources_done(&src);
+	return rc;
+}
+
+static int send_layer(struct cell *c, struct err *e)
+{
+	if (c->nursery->ids.root && open_maps(c, e))
 		return -1;
 	if (!c->fresh_layer)
 		return 0;
 	struct source layer = {.name = "l", .path = (char *)c->fresh_layer};
 	auto_fd int tree = contain_open_source(&layer, c->plain_ns, -1, e);
-	return tree < 0 || !chan_send_fd(&c->init, M_MOUNT, 0, NULL, 0, tree) ? -1 : 0;
+	if (tree < 0 || !chan_send_fd(&c->init, M_MOUNT, 0, NULL, 0, tree))
+		return -1;
+	c->has = c->place ? SLOT_PLACE : SLOT_LAYER;
+	return c->place ? slot_send_sources(c, &c->place->spec, SLOT_LAYER, e) : 0;
 }
-
 static int start_inside(struct cell *c, struct err *e)
 {
 	int sv[2];
@@ -154,7 +194,7 @@ static int start_inside(struct cell *c, struct err *e)
 		// Of all the descriptors of the nursery and the supervisor only the channel is kept.
 		int fd = sv[1] == 3 ? 3 : dup3(sv[1], 3, O_CLOEXEC);
 		syscall(SYS_close_range, 4, ~0U, 0);
-		inside(c->nursery, c->profile, c->fresh_layer, fd);
+		inside(c, fd);
 	}
 	close(sv[1]);
 	chan_init(&c->init, sv[0]);
@@ -202,12 +242,13 @@ static int set_up(struct cell *c, int control, struct err *e)
 	return chan_attach(&c->init, &c->loop, e) || loop_add(&c->loop, &c->init_end, c->init_pidfd, LOOP_IN, e) ? -1 : 0;
 }
 
-_Noreturn void slot_main(const struct nursery *n, int control, enum profile profile, const char *layer)
+_Noreturn void slot_main(const struct nursery *n, int control, enum profile profile, const char *layer,
+			 const struct place *place)
 {
 	static struct cell c; // one process, one cell
 	struct err e;
 	c = (struct cell){.nursery = n, .profile = profile, .range_lock = -1, .sandbox_dir = -1, .out_dir = -1,
-			  .listen.fd = -1, .plain_ns = -1, .owner_ns = -1, .fresh_layer = layer, .notify.fd = -1, .oom.fd = -1, .walk.fd = -1, .init_pidfd = -1};
+			  .listen.fd = -1, .plain_ns = -1, .owner_ns = -1, .fresh_layer = layer, .place = place, .notify.fd = -1, .oom.fd = -1, .walk.fd = -1, .init_pidfd = -1};
 	setsid();
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGCHLD, SIG_DFL);

@@ -170,7 +170,7 @@ static void drop_stdin(struct pump *p)
 
 static int on_credit(struct pump *p, struct wire *w)
 {
-	uint64_t upto = wire_get_u64(w);
+	uint64_t upto = wire_get_u64(w), taken = wire_get_u64(w);
 	if (w->bad)
 		return malformed(p);
 	if (upto == UINT64_MAX) {
@@ -178,7 +178,7 @@ static int on_credit(struct pump *p, struct wire *w)
 		return 0;
 	}
 	if (!p->in_known) // behind what earlier clients sent
-		p->in_start = p->in_off = upto > LIMIT_STDIN_WINDOW ? upto - LIMIT_STDIN_WINDOW : 0;
+		p->in_start = p->in_off = taken;
 	p->in_known = true;
 	p->in_credit = upto;
 	return 0;
@@ -222,6 +222,9 @@ static int sink_failed(struct pump *p)
 {
 	if (p->e->sys != EPIPE && p->e->sys != EIO)
 		return refuse(p);
+	// As in a shell's pipeline: the command's next write fails, it does not work on for nobody.
+	put_frame(p, M_EOF, 1, &(struct buf){0});
+	flush_out(p);
 	p->r->out_closed = true;
 	return -1;
 }

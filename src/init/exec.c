@@ -94,6 +94,14 @@ static int stream_open(struct exec *x, int i, int fd, struct err *e)
 	return 0;
 }
 
+void exec_output_close(struct exec *x, uint8_t stream)
+{
+	if (stream < 1 || stream > 2 || x->tty)
+		return;
+	stream_close(x, &x->out[stream - 1]);
+	maybe_report(x);
+}
+
 void exec_credit(struct exec *x, uint8_t stream, uint64_t upto)
 {
 	if (stream < 1 || stream > 2)
@@ -283,7 +291,9 @@ static int start_error(const struct spawn *s, const char *name, struct err *e)
 	enum err_kind kind = strcmp(s->failed, "execute") ? ERR_SYSTEM
 			     : s->error == ENOENT || s->error == ENOTDIR ? ERR_NOT_FOUND
 									   : ERR_DENIED;
-	if (kind == ERR_SYSTEM)
+	if (!strcmp(s->failed, "working directory"))
+		err_sys(e, "%s %s", s->failed, s->cwd);
+	else if (kind == ERR_SYSTEM)
 		err_sys(e, "%s", s->failed);
 	else
 		err_set(e, kind, "%s: %s", name, kind == ERR_NOT_FOUND ? "command not found" : strerror(s->error));

@@ -44,6 +44,7 @@ void exec_reaped(struct exec *x, int status);
 bool exec_is_over(const struct exec *x); // reported and every stream closed
 void exec_input(struct exec *x, const void *p, size_t n);
 void exec_input_eof(struct exec *x);
+void exec_output_close(struct exec *x, uint8_t stream); // its reader is gone: the next write fails
 void exec_credit(struct exec *x, uint8_t stream, uint64_t upto);
 void exec_pump_all(struct exec *x); // after the channel had been too full to read on
 void exec_resize(struct exec *x, uint32_t rows, uint32_t cols);

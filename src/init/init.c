@@ -165,7 +165,9 @@ static void on_frame(struct chan *c, struct frame *f)
 			exec_input(x, f->p, f->n);
 		break;
 	case M_EOF:
-		if ((x = find(f->id)))
+		if ((x = find(f->id)) && f->stream)
+			exec_output_close(x, f->stream);
+		else if (x)
 			exec_input_eof(x);
 		break;
 	case M_CREDIT:

@@ -90,44 +90,6 @@ static int open_staged(const struct contain *c, const char *name, struct err *e)
 	return fs_open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0, e);
 }
 
-static int prepare_fresh_layer(struct contain *c, struct err *e)
-{
-	struct plan p = {0};
-	auto_fd int own = c->fresh_tree >= 0 ? -1 : mount_clone(AT_FDCWD, c->fresh_layer, false, e);
-	int tree = c->fresh_tree >= 0 ? c->fresh_tree : own;
-	if (tree < 0 || attach_at_stage(c, tree, "l", e))
-		return err_wrap(e, "fresh layer");
-	close_fd(&c->fresh_tree);
-	c->layer = open_staged(c, "l", e);
-	if (c->layer < 0)
-		return -1;
-	rootfs_fresh_home(c->host, &p);
-	return apply(c, &p, e);
-}
-
-int contain_prepare(struct contain *c, struct err *e)
-{
-	umask(022);
-	// As root the process is still the host's uid 0, which is nobody in here: become the cell's own 0 before
-	// anything is created. Rootless the map has made us the right one already.
-	if (c->ids->root && (setgroups(0, NULL) || setresgid(0, 0, 0) || setresuid(0, 0, 0)))
-		return err_sys(e, "take the cell's own ids");
-	prctl(PR_SET_PDEATHSIG, SIGKILL); // a change of ids clears it: set again in lock
-	if (unshare(CLONE_NEWCGROUP)) // after the cgroup was attached, so that its path reads "/"
-		return err_sys(e, "new cgroup namespace");
-	if ((c->warm && limit_namespace(c, e)) || net_lo_up(e) || open_mask_sources(c, e))
-		return -1;
-	auto_fd int stage = tmpfs_on(c->host->template, "stage", e);
-	if (stage < 0)
-		return -1;
-	c->root = tmpfs_on(c->host->template, "root", e);
-	if (c->root < 0)
-		return -1;
-	if (c->warm && apply_skeleton(c, false, e))
-		return -1;
-	return c->fresh_layer ? prepare_fresh_layer(c, e) : 0;
-}
-
 // --- build ---
 
 int contain_open_source(const struct source *src, int plain_ns, int owner_ns, struct err *e)
@@ -145,16 +107,13 @@ int contain_open_source(const struct source *src, int plain_ns, int owner_ns, st
 	return take_fd(&tree);
 }
 
-static int attach_sources(const struct contain *c, const struct sources *src, const int *trees, struct err *e)
+static int attach_sources(const struct contain *c, const struct sources *src, const int *trees, int n, struct err *e)
 {
-	for (int i = 0; i < src->n; i++) {
-		auto_fd int own = trees ? -1 : contain_open_source(&src->list[i], -1, -1, e);
-		int tree = trees ? trees[i] : own;
-		if (tree < 0)
-			return -1;
-		if (attach_at_stage(c, tree, src->list[i].name, e))
+	if (n != src->n)
+		return err_set(e, ERR_BUG, "%d mounts came for %d sources", n, src->n);
+	for (int i = 0; i < n; i++)
+		if (attach_at_stage(c, trees[i], src->list[i].name, e))
 			return err_wrap(e, "%s", src->list[i].path);
-	}
 	return 0;
 }
 
@@ -199,12 +158,64 @@ static int ready_layer(const struct contain *c, const struct plan *p, struct err
 	return 0;
 }
 
-static int open_walk_dirs(struct contain *c, const struct cell_spec *s, bool fresh, struct err *e)
+static int open_base(struct contain *c, const struct cell_spec *s, struct err *e)
 {
-	if (!fresh)
-		c->layer = open_staged(c, "l", e);
 	c->base = s->base ? open_staged(c, "b", e) : -1;
-	return c->layer < 0 || (s->base && c->base < 0) ? -1 : 0;
+	return s->base && c->base < 0 ? -1 : 0;
+}
+
+static int prepare_place(struct contain *c, const int *trees, int n, struct err *e)
+{
+	struct sources src;
+	struct plan p = {0};
+	rootfs_sources(c->host, c->place, SLOT_LAYER, &src);
+	int rc = attach_sources(c, &src, trees, n, e);
+	sources_done(&src);
+	if (rc || open_base(c, c->place, e) || own_top(c, e))
+		return -1;
+	rootfs_place(c->host, c->place, &p);
+	if (apply(c, &p, e))
+		return -1;
+	c->has = SLOT_PLACE;
+	return 0;
+}
+
+static int prepare_layer(struct contain *c, const int *trees, int n, struct err *e)
+{
+	struct plan p = {0};
+	if (attach_at_stage(c, trees[0], "l", e))
+		return err_wrap(e, "new layer");
+	c->layer = open_staged(c, "l", e);
+	if (c->layer < 0)
+		return -1;
+	rootfs_fresh_home(c->host, &p);
+	if (apply(c, &p, e))
+		return -1;
+	c->has = SLOT_LAYER;
+	return c->place ? prepare_place(c, trees + 1, n - 1, e) : 0;
+}
+
+int contain_prepare(struct contain *c, const int *trees, int n_trees, struct err *e)
+{
+	umask(022);
+	// As root the process is still the host's uid 0, which is nobody in here: become the cell's own 0 before
+	// anything is created. Rootless the map has made us the right one already.
+	if (c->ids->root && (setgroups(0, NULL) || setresgid(0, 0, 0) || setresuid(0, 0, 0)))
+		return err_sys(e, "take the cell's own ids");
+	prctl(PR_SET_PDEATHSIG, SIGKILL); // a change of ids clears it: set again in lock
+	if (unshare(CLONE_NEWCGROUP)) // after the cgroup was attached, so that its path reads "/"
+		return err_sys(e, "new cgroup namespace");
+	if ((c->warm && limit_namespace(c, e)) || net_lo_up(e) || open_mask_sources(c, e))
+		return -1;
+	auto_fd int stage = tmpfs_on(c->host->template, "stage", e);
+	if (stage < 0)
+		return -1;
+	c->root = tmpfs_on(c->host->template, "root", e);
+	if (c->root < 0)
+		return -1;
+	if (c->warm && apply_skeleton(c, false, e))
+		return -1;
+	return n_trees ? prepare_layer(c, trees, n_trees, e) : 0;
 }
 
 // An image is the root itself: one overlay, under everything else.
@@ -224,27 +235,28 @@ static int mount_image_root(struct contain *c, struct err *e)
 	return c->root < 0 ? -1 : 0;
 }
 
-int contain_build(struct contain *c, const struct cell_spec *s, const int *trees, struct err *e)
+int contain_build(struct contain *c, const struct cell_spec *s, const int *trees, int n_trees, struct err *e)
 {
 	struct sources src;
 	struct plan p = {0};
-	bool fresh = c->fresh_layer; // the supervisor has given it the name the spec says
-	if (fresh && s->lowers && s->lowers[0])
+	if (c->has && s->lowers && s->lowers[0])
 		return err_set(e, ERR_BUG, "a slot with a new layer was given one with a history");
 	c->nested = s->nested;
 	if (!c->warm && limit_namespace(c, e))
 		return -1;
-	rootfs_sources(c->host, s, fresh, &src);
-	int rc = attach_sources(c, &src, trees, e);
+	rootfs_sources(c->host, s, c->has, &src);
+	int rc = attach_sources(c, &src, trees, n_trees, e);
 	sources_done(&src);
-	if (rc || open_walk_dirs(c, s, fresh, e))
+	if (rc || (c->has < SLOT_LAYER && (c->layer = open_staged(c, "l", e)) < 0))
+		return -1;
+	if (c->has < SLOT_PLACE && open_base(c, s, e))
 		return -1;
 	if (s->image && mount_image_root(c, e))
 		return -1;
 	if (!c->warm && apply_skeleton(c, s->image, e))
 		return -1;
-	rootfs_cell(c->host, s, fresh, &p);
-	if ((!fresh && ready_layer(c, &p, e)) || own_top(c, e)) {
+	rootfs_cell(c->host, s, c->has, &p);
+	if ((c->has < SLOT_LAYER && ready_layer(c, &p, e)) || (c->has < SLOT_PLACE && own_top(c, e))) {
 		plan_done(&p);
 		return -1;
 	}

@@ -17,16 +17,17 @@ struct contain {
 	bool nested;	  // user namespaces inside stay allowed
 	int root;	  // O_PATH of the new root
 	int null_file, empty_dir;
-	const char *fresh_layer; // or NULL: a new layer that waits with the slot for the sandbox it will belong to
-	int fresh_tree;		 // it as a detached mount, or -1: opened by path
+	enum slot_has has;
+	const struct cell_spec *place; // or NULL: where the sandbox that will come works
 	int layer, base; // directories kept open for change walks; base -1 when empty
 	uint32_t uid, gid; // inside
 };
 
-int contain_prepare(struct contain *c, struct err *e) MUST_USE;
-// trees: detached mounts for the sources, in order, or NULL: then they are opened by path here.
-int contain_build(struct contain *c, const struct cell_spec *s, const int *trees, struct err *e) MUST_USE;
+// trees: the slot's new layer and the sources of its place, as far as it has them.
+int contain_prepare(struct contain *c, const int *trees, int n_trees, struct err *e) MUST_USE;
+// trees: detached mounts for the sources, in the order of rootfs_sources.
+int contain_build(struct contain *c, const struct cell_spec *s, const int *trees, int n_trees, struct err *e) MUST_USE;
 int contain_lock(struct contain *c, const struct cell_spec *s, bool supervised, struct isolation *out, int *out_listener,
 		 struct err *e) MUST_USE;
-// One source as a detached mount; first/swap: namespaces that map its owners, -1 rootless.
+// One source as a detached mount, from outside; namespaces that map its owners, -1 rootless.
 int contain_open_source(const struct source *src, int plain_ns, int owner_ns, struct err *e) MUST_USE;

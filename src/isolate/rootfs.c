@@ -178,21 +178,27 @@ static bool is_dir(const char *path)
 	return !stat(path, &st) && S_ISDIR(st.st_mode);
 }
 
-void rootfs_sources(const struct rootfs_host *h, const struct cell_spec *s, bool fresh, struct sources *out)
+static void place_sources(const struct cell_spec *s, struct sources *out)
 {
-	*out = (struct sources){0};
-	if (!fresh)
-		source_add(out, "l", xstrdup(s->layer), SOURCE_PLAIN, false);
 	if (s->base)
 		source_add(out, "b", xstrdup(s->base), SOURCE_OWNER, true);
-	for (size_t i = 0; s->lowers && s->lowers[i] && i < 8; i++) {
-		auto_free char *name = xasprintf("k%zu", i);
-		source_add(out, name, xstrdup(s->lowers[i]), SOURCE_PLAIN, false);
-	}
 	for (uint32_t i = 0; i < s->n_mounts && i < ROOTFS_MOUNTS_MAX; i++) {
 		auto_free char *name = xasprintf("m%u", i);
 		if (*s->mounts[i].src)
 			source_add(out, name, xstrdup(s->mounts[i].src), SOURCE_PLAIN, true);
+	}
+}
+
+void rootfs_sources(const struct rootfs_host *h, const struct cell_spec *s, enum slot_has has, struct sources *out)
+{
+	*out = (struct sources){0};
+	if (has < SLOT_LAYER)
+		source_add(out, "l", xstrdup(s->layer), SOURCE_PLAIN, false);
+	if (has < SLOT_PLACE)
+		place_sources(s, out);
+	for (size_t i = 0; s->lowers && s->lowers[i] && i < 8; i++) {
+		auto_free char *name = xasprintf("k%zu", i);
+		source_add(out, name, xstrdup(s->lowers[i]), SOURCE_PLAIN, false);
 	}
 	if (s->image) {
 		source_add(out, "i", xstrdup(s->image), SOURCE_PLAIN, false);
@@ -294,17 +300,8 @@ void rootfs_fresh_home(const struct rootfs_host *h, struct plan *p)
 	overlay(p, h, &none, USER_HOME + 1, "../empty", "home");
 }
 
-void rootfs_cell(const struct rootfs_host *h, const struct cell_spec *s, bool fresh, struct plan *p)
+void rootfs_place(const struct rootfs_host *h, const struct cell_spec *s, struct plan *p)
 {
-	if (!s->image && s->profile == PROFILE_ROOT)
-		system_overlays(h, s, p);
-	if (s->image)
-		identity(s, "etc", p);
-	else
-		identity(s, ".skep", p);
-	small_tmpfs(s, p);
-	if (!fresh)
-		overlay(p, h, s, s->home + 1, "../empty", "home");
 	for (uint32_t i = 0; i < s->n_mounts && i < ROOTFS_MOUNTS_MAX; i++) {
 		const struct cell_mount *m = &s->mounts[i];
 		auto_free char *src = xasprintf("%s/stage/m%u", h->template, i);
@@ -314,4 +311,19 @@ void rootfs_cell(const struct rootfs_host *h, const struct cell_spec *s, bool fr
 			plan_add(p, MOUNT_BIND, src, m->dst + 1, NULL, m->writable ? MF_WRITE : 0);
 	}
 	overlay(p, h, s, s->ws_path + 1, s->base ? "b" : "../empty", "ws");
+}
+
+void rootfs_cell(const struct rootfs_host *h, const struct cell_spec *s, enum slot_has has, struct plan *p)
+{
+	if (!s->image && s->profile == PROFILE_ROOT)
+		system_overlays(h, s, p);
+	if (s->image)
+		identity(s, "etc", p);
+	else
+		identity(s, ".skep", p);
+	small_tmpfs(s, p);
+	if (has < SLOT_LAYER)
+		overlay(p, h, s, s->home + 1, "../empty", "home");
+	if (has < SLOT_PLACE)
+		rootfs_place(h, s, p);
 }

@@ -48,8 +48,14 @@ struct sources {
 void rootfs_scan(struct rootfs_host *h, const char *template_dir); // which system directories there are
 void rootfs_template(const struct rootfs_host *h, struct plan *p);
 void rootfs_skeleton(const struct rootfs_host *h, enum profile profile, bool image, struct plan *p);
-// fresh: the slot brought the layer, attached and with its home mounted, before the spec was known.
-void rootfs_sources(const struct rootfs_host *h, const struct cell_spec *s, bool fresh, struct sources *out);
+// What the slot brought before the spec was known.
+enum slot_has {
+	SLOT_EMPTY,
+	SLOT_LAYER, // a new layer, its home mounted
+	SLOT_PLACE, // and workspace and tools
+};
+void rootfs_sources(const struct rootfs_host *h, const struct cell_spec *s, enum slot_has has, struct sources *out);
 void sources_done(struct sources *s);
 void rootfs_fresh_home(const struct rootfs_host *h, struct plan *p);
-void rootfs_cell(const struct rootfs_host *h, const struct cell_spec *s, bool fresh, struct plan *p);
+void rootfs_place(const struct rootfs_host *h, const struct cell_spec *s, struct plan *p);
+void rootfs_cell(const struct rootfs_host *h, const struct cell_spec *s, enum slot_has has, struct plan *p);

@@ -121,6 +121,13 @@ static int map_self(struct userns_host *h, struct err *e)
 	return write_map(getpid(), "uid_map", &u, 1, e) || write_map(getpid(), "gid_map", &g, 1, e) ? -1 : 0;
 }
 
+// Project ids mean nothing in here, but their map is open to everybody in the namespace until it is written once.
+static int close_projects(pid_t pid, struct err *e)
+{
+	struct id_range none = {0, 0, 1};
+	return write_map(pid, "projid_map", &none, 1, e);
+}
+
 int userns_enter_base(struct userns_host *out, struct err *e)
 {
 	struct userns_host h = {.root = geteuid() == 0, .uid = geteuid(), .gid = getegid()};
@@ -139,7 +146,7 @@ int userns_enter_base(struct userns_host *out, struct err *e)
 	uint64_t count = subids ? (ucount < gcount ? ucount : gcount) : 0;
 	if (count > RANGE - 1)
 		count = RANGE - 1;
-	if (subids ? map_with_subids(&h, ufirst, gfirst, count, e) : map_self(&h, e))
+	if ((subids ? map_with_subids(&h, ufirst, gfirst, count, e) : map_self(&h, e)) || close_projects(getpid(), e))
 		return -1;
 	*out = h;
 	return 0;
@@ -184,7 +191,7 @@ int userns_map(pid_t pid, const struct userns_host *h, enum profile p, uint32_t 
 		if (p == PROFILE_ROOT)
 			u[1] = g[1] = (struct id_range){1, 1, h->count};
 	}
-	return write_map(pid, "uid_map", u, 2, e) || write_map(pid, "gid_map", g, 2, e) ? -1 : 0;
+	return write_map(pid, "uid_map", u, 2, e) || write_map(pid, "gid_map", g, 2, e) || close_projects(pid, e) ? -1 : 0;
 }
 
 // f(owner) = first+user, f(user) = first+owner, f(x) = first+x.

@@ -24,13 +24,13 @@ enum msg_type {
 	// N: skepd -> nursery
 	M_NURSERY, // first: u32 version, str SKEP_HOME, str caller's HOME, strv tool roots, strv hidden paths below them
 	M_WANT,	   // u8 profile, u8 warm (1: build on the host image now, with a new layer: for a sandbox whose layer
-		   // directory does not exist yet; the slot's becomes it)
+		   // directory does not exist yet; the slot's becomes it), then, with warm, a place or nothing
 	M_REMOVE,  // strv directories (layers, sandbox directories) to remove below SKEP_HOME -> M_OK | M_ERR
 	// N: nursery -> skepd
-	M_SLOT, // id as in M_WANT; u8 profile; + fd: the slot's control channel   (or M_ERR)
+	M_SLOT, // id as in M_WANT; u8 profile, then the place as it was asked; + fd: the slot's control channel   (or M_ERR)
 
 	// K: skepd -> cell
-	M_SPEC,	  // cell_spec -> M_UP | M_ERR
+	M_SPEC,	  // cell_spec -> M_UP | M_ERR (UNAVAILABLE: the place is no longer what the slot was made for; take another)
 	M_EXEC,	  // exec_spec, str ticket ("" = none) -> M_STARTED | M_ERR
 	M_TICKET, // str exec id, str ticket -> M_OK | M_ERR
 	M_KILL,	  // str exec id, u32 signal: the exec's whole tree -> M_OK | M_ERR
@@ -49,8 +49,8 @@ enum msg_type {
 
 	// C and I: streams of one exec (C: the ticket's exec, frame.id 0; I: frame.id = exec number)
 	M_DATA,	   // stream in the header; C: u64 offset then bytes; I: bytes
-	M_CREDIT,  // stream in the header; u64 absolute offset that may be reached
-	M_EOF,	   // stream in the header
+	M_CREDIT,  // stream in the header; u64 absolute offset that may be reached; to C also u64 bytes of stdin received so far
+	M_EOF,	   // stream in the header; towards init on 1 or 2: nobody reads it any more
 	M_GAP,	   // C, stream in the header: u64 from, u64 to: bytes not kept
 	M_WINSIZE, // u32 rows, u32 cols
 	M_SIGNAL,  // u32 signal, to the exec's tree

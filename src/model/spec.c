@@ -133,6 +133,18 @@ void cell_spec_done(struct cell_spec *s)
 	*s = (struct cell_spec){0};
 }
 
+void place_write(struct buf *b, const struct cell_spec *s)
+{
+	wire_str(b, s->base);
+	wire_str(b, s->ws_path);
+	wire_u32(b, s->n_mounts);
+	for (uint32_t i = 0; i < s->n_mounts; i++) {
+		wire_str(b, s->mounts[i].src);
+		wire_str(b, s->mounts[i].dst);
+		wire_u8(b, s->mounts[i].writable);
+	}
+}
+
 void cell_spec_write(struct buf *b, const struct cell_spec *s)
 {
 	wire_str(b, s->sandbox);
@@ -151,15 +163,8 @@ void cell_spec_write(struct buf *b, const struct cell_spec *s)
 	wire_str(b, s->layer);
 	wire_strv(b, s->lowers);
 	wire_str(b, s->image);
-	wire_str(b, s->base);
-	wire_str(b, s->ws_path);
 	wire_str(b, s->home);
-	wire_u32(b, s->n_mounts);
-	for (uint32_t i = 0; i < s->n_mounts; i++) {
-		wire_str(b, s->mounts[i].src);
-		wire_str(b, s->mounts[i].dst);
-		wire_u8(b, s->mounts[i].writable);
-	}
+	place_write(b, s);
 	limits_write(b, &s->limits);
 	wire_u64(b, s->expires_unix_ms);
 	wire_u64(b, s->idle_ms);
@@ -187,6 +192,26 @@ static void mounts_read(struct wire *w, struct cell_spec *s)
 	}
 }
 
+static void place_get(struct wire *w, struct cell_spec *s)
+{
+	s->base = wire_get_str(w);
+	s->ws_path = wire_get_str(w);
+	mounts_read(w, s);
+}
+
+int place_read(const void *p, size_t n, struct cell_spec *out, struct err *e)
+{
+	struct wire in = {.p = p, .n = n};
+	struct cell_spec s = {0};
+	place_get(&in, &s);
+	if (in.bad || in.n || !s.ws_path) {
+		cell_spec_done(&s);
+		return err_set(e, ERR_INVALID, "malformed place");
+	}
+	*out = s;
+	return 0;
+}
+
 int cell_spec_read(const void *p, size_t n, struct cell_spec *out, struct err *e)
 {
 	struct wire in = {.p = p, .n = n}, *w = &in;
@@ -207,10 +232,8 @@ int cell_spec_read(const void *p, size_t n, struct cell_spec *out, struct err *e
 	s.layer = wire_get_str(w);
 	s.lowers = wire_get_strv(w);
 	s.image = wire_get_str(w);
-	s.base = wire_get_str(w);
-	s.ws_path = wire_get_str(w);
 	s.home = wire_get_str(w);
-	mounts_read(w, &s);
+	place_get(w, &s);
 	limits_read(w, &s.limits);
 	s.expires_unix_ms = wire_get_u64(w);
 	s.idle_ms = wire_get_u64(w);

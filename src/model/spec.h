@@ -70,6 +70,11 @@ void cell_spec_done(struct cell_spec *s);
 void cell_spec_write(struct buf *b, const struct cell_spec *s);
 int cell_spec_read(const void *p, size_t n, struct cell_spec *out, struct err *e) MUST_USE;
 
+// The part of a spec that says where the cell works: base, ws_path, mounts. A slot can be made for a place before
+// anybody asked; it fits every new sandbox there. Two places are the same when their bytes are.
+void place_write(struct buf *b, const struct cell_spec *s);
+int place_read(const void *p, size_t n, struct cell_spec *out, struct err *e) MUST_USE; // only these members
+
 // How an exec ended.
 struct exec_result {
 	uint32_t status; // exit status; 128+N when killed by signal N; 126/127 when it could not start
