@@ -29,7 +29,7 @@ LDFLAGS_release := -Wl,-z,relro,-z,now -Wl,--gc-sections
 LDFLAGS_asan    := -fsanitize=address,undefined
 LDFLAGS := $(LDFLAGS_$(V))
 # musl: the kernel's own headers come after its own; stack protector needs no library there
-MFLAGS  := -std=gnu17 -D_GNU_SOURCE -Isrc -I$(B)/gen $(WARN) -O2 -g -fPIE -fstack-protector-strong -ffunction-sections -fdata-sections \
+MFLAGS  := -std=gnu17 -D_GNU_SOURCE -Isrc -I$(B)/gen $(WARN) -O2 -g -fPIE -fstack-protector-strong -fno-omit-frame-pointer -ffunction-sections -fdata-sections \
            -idirafter /usr/include -idirafter /usr/include/$(ARCH)-linux-gnu -MMD -MP
 MUSL_SKIP := src/base/json.c src/base/seal.c src/model/project.c
 

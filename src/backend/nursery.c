@@ -147,8 +147,8 @@ struct cell *nursery_take_warm(struct native *n, const struct buf *key)
 			c = any;
 	if (c)
 		nursery_forget(n, c);
-	if (!n_fitting(n) && n->want < WARM_MAX)
-		n->want *= 2;
+	if (!c && n->want < WARM_MAX)
+		n->want *= 2; // somebody has to wait
 	if (n->want > WARM_MIN)
 		timer_set(n->loop, &n->shrink, SHRINK_MS);
 	return c;

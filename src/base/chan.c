@@ -8,13 +8,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define READ_CHUNK (256u << 10)
+#define READ_FIRST (16u << 10)  // most channels carry a few small frames in their life
+#define READ_CHUNK (256u << 10) // once one carried a stream
 
 void chan_init(struct chan *c, int fd)
 {
 	*c = (struct chan){
 		.w.fd = -1,
 		.fd = fd,
+		.chunk = READ_FIRST,
 		.in = BUF_INIT(FRAME_HEAD + FRAME_MAX + READ_CHUNK),
 		.out = BUF_INIT(CHAN_QUEUE),
 	};
@@ -156,14 +158,14 @@ void chan_pause(struct chan *c, bool paused)
 // One recvmsg. 1 = bytes came, 0 = nothing now, -1 = end or error.
 static int fill(struct chan *c)
 {
-	char *room = buf_room(&c->in, READ_CHUNK);
+	char *room = buf_room(&c->in, c->chunk);
 	if (!room)
 		return -1;
 	union {
 		struct cmsghdr align;
 		char room[CMSG_SPACE(sizeof(int) * 16)];
 	} ctl;
-	struct iovec iov = {room, READ_CHUNK};
+	struct iovec iov = {room, c->chunk};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl.room, .msg_controllen = sizeof ctl.room};
 	ssize_t n = recvmsg(c->fd, &msg, MSG_CMSG_CLOEXEC);
 	if (n < 0)
@@ -184,6 +186,8 @@ static int fill(struct chan *c)
 	if (!n)
 		return -1;
 	c->in.n += (size_t)n;
+	if ((size_t)n == c->chunk)
+		c->chunk = READ_CHUNK;
 	return 1;
 }
 

@@ -23,6 +23,7 @@ struct chan {
 	struct watch w;
 	int fd;
 	bool dead;	 // peer gone: on_close was called, nothing is sent any more
+	size_t chunk; // bytes asked for at once
 	size_t taken; // blocking use: bytes of the frame handed out last
 	struct loop *loop; // NULL before chan_attach: blocking use
 	struct buf in, out;

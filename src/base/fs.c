@@ -6,9 +6,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -134,6 +136,16 @@ int fs_mkdirs(int dirfd, const char *path, mode_t mode, struct err *e)
 	if (mkdirat(dirfd, p, mode) && errno != EEXIST)
 		return err_sys(e, "mkdir %s", p);
 	return 0;
+}
+
+void fs_spread(int dirfd)
+{
+	int flags;
+	if (!ioctl(dirfd, FS_IOC_GETFLAGS, &flags) && !(flags & FS_TOPDIR_FL)) {
+		flags |= FS_TOPDIR_FL;
+		if (ioctl(dirfd, FS_IOC_SETFLAGS, &flags))
+			return; // another kind of file system, with other habits
+	}
 }
 
 bool fs_exists(int dirfd, const char *path)

@@ -7,6 +7,7 @@
 #include "cell/cell_int.h"
 #include "isolate/contain.h"
 #include "model/msg.h"
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -40,15 +41,17 @@ static int send_sources(struct cell *c, struct err *e)
 	return fault(FAULT_CELL_SOURCES, e) ? -1 : slot_send_sources(c, &c->spec, c->has, e);
 }
 
+int cell_out_dir(struct cell *c, struct err *e)
+{
+	if (c->out_dir < 0 && !fs_mkdirs(c->sandbox_dir, "out", 0700, e))
+		c->out_dir = fs_open(c->sandbox_dir, "out", O_RDONLY | O_DIRECTORY, 0, e);
+	return c->out_dir;
+}
+
 static int open_places(struct cell *c, struct err *e)
 {
 	c->sandbox_dir = fs_open(AT_FDCWD, c->spec.sandbox_dir, O_RDONLY | O_DIRECTORY, 0, e);
 	if (c->sandbox_dir < 0)
-		return -1;
-	if (fs_mkdirs(c->sandbox_dir, "out", 0700, e))
-		return -1;
-	c->out_dir = fs_open(c->sandbox_dir, "out", O_RDONLY | O_DIRECTORY, 0, e);
-	if (c->out_dir < 0)
 		return -1;
 	if (fault(FAULT_CELL_JOURNAL, e) || journal_open(&c->journal, c->sandbox_dir, e))
 		return err_wrap(e, "journal");
@@ -98,6 +101,11 @@ int cell_build(struct cell *c, struct frame *f, struct err *e)
 		return err_set(e, ERR_DENIED, "min_isolation strict needs cgroup limits, and this host gives none (see: skep doctor)");
 	if (c->has_cgroup && cgroup_set_limits(&c->cgroup, &c->spec.limits, e))
 		return -1;
+	struct cgroup_usage before;
+	if (c->has_cgroup && !cgroup_usage(&c->cgroup, &before, e)) { // what earlier cells of the seat met
+		c->oom_seen = before.oom_kills;
+		c->pids_seen = before.pids_hits;
+	}
 	if (check_place(c, e) || take_over_layer(c, e))
 		return -1;
 	if (!chan_send(&c->init, M_BUILD, is_supervised(c), 0, f->p, f->n) || send_sources(c, e))
@@ -266,13 +274,34 @@ void cell_end(struct cell *c, const char *reason, uint32_t grace_ms, bool walk)
 	timer_set(&c->loop, &c->ending, grace_ms + 2500);
 }
 
+static bool is_empty_dir(const char *layer, const char *part)
+{
+	auto_free char *path = xasprintf("%s/%s", layer, part);
+	DIR *d = opendir(path);
+	struct dirent *ent;
+	bool empty = d;
+	while (d && empty && (ent = readdir(d)))
+		empty = !strcmp(ent->d_name, ".") || !strcmp(ent->d_name, "..");
+	if (d)
+		closedir(d);
+	return empty;
+}
+
+// The next sandbox may have it: nothing was ever written to it.
+static bool is_untouched(const struct cell *c)
+{
+	return c->has && c->walk_done && is_empty_dir(c->spec.layer, "ws") && is_empty_dir(c->spec.layer, "home") &&
+	       is_empty_dir(c->spec.layer, "root");
+}
+
 // Out of the way in one step; emptying it takes the file system a hundred times longer, and is done by the nursery at
 // skepd's request (or by gc, should nobody ask).
 static void remove_layer(struct cell *c)
 {
 	struct err e;
 	const char *slash = strrchr(c->spec.layer, '/');
-	auto_free char *gone = xasprintf("%.*s/.gone-%s", (int)(slash - c->spec.layer), c->spec.layer, slash + 1);
+	auto_free char *gone = xasprintf("%.*s/%s%s", (int)(slash - c->spec.layer), c->spec.layer,
+					 is_untouched(c) ? ".spare/" : ".gone-", slash + 1);
 	if (fault(FAULT_CELL_REMOVE, &e) || (rename(c->spec.layer, gone) && err_sys(&e, "remove %s", c->spec.layer))) {
 		log_line(LOG_WARN, "%s: %s", c->spec.sandbox, e.msg);
 		c->remove_layer = false;
@@ -294,7 +323,11 @@ static void tell_skepd(struct cell *c)
 
 static _Noreturn void leave(struct cell *c)
 {
+	struct err e;
 	control_unlisten(c);
+	// With a daemon there the group waits for the seat's next cell; without, nobody would ever clear it away.
+	if (c->has_cgroup && !c->control && cgroup_close_remove(&c->cgroup, &e))
+		log_line(LOG_WARN, "%s: %s", c->spec.sandbox, e.msg);
 	_exit(0);
 }
 
@@ -325,8 +358,6 @@ static void cell_gone(struct cell *c)
 			x->result.reason = x->result.reason ? x->result.reason : xstrdup("its cell ended");
 			sx_ended(x, SIGKILL);
 		}
-	if (c->has_cgroup && cgroup_close_remove(&c->cgroup, &e))
-		log_line(LOG_WARN, "%s: %s", c->spec.sandbox, e.msg);
 	if (c->spec.remove_if_clean && c->walk_done && !c->pending)
 		c->remove_layer = true;
 	if (c->remove_layer)

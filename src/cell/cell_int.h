@@ -10,6 +10,7 @@
 #include "base/chan.h"
 #include "base/ring.h"
 #include "cell/nursery.h"
+#include "cell/seat.h"
 #include "journal/journal.h"
 #include "model/spec.h"
 
@@ -58,8 +59,8 @@ struct cell {
 	struct cell_spec spec;
 	struct isolation iso;
 	pid_t init_pid;
-	uint32_t first_id; // of the id range, as root
-	int range_lock;
+	struct seat seat;
+	uint32_t first_id; // of its id range, as root
 	int plain_ns, owner_ns; // as root: maps for mounts; owner_ns for directories that belong to root
 	const char *fresh_layer; // made with the slot, not used by anybody yet
 	enum slot_has has;
@@ -105,6 +106,7 @@ _Noreturn void slot_main(const struct nursery *n, int control, enum profile prof
 int slot_send_sources(struct cell *c, const struct cell_spec *s, enum slot_has has, struct err *e) MUST_USE;
 
 // cell.c
+int cell_out_dir(struct cell *c, struct err *e) MUST_USE; // made with the first output
 int cell_build(struct cell *c, struct frame *spec, struct err *e) MUST_USE; // M_SPEC
 void cell_on_init_frame(struct chan *ch, struct frame *f);
 void cell_on_init_close(struct chan *ch);

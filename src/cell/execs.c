@@ -116,7 +116,7 @@ void sx_begun(struct sx *x, uint32_t pid)
 	struct err e;
 	x->begun = true;
 	x->pid = pid;
-	if (x->spec.tty && !(x->cast = cast_open(c->out_dir, x->spec.id, x->spec.cols, x->spec.rows, &e)))
+	if (x->spec.tty && !(x->cast = cast_open(cell_out_dir(c, &e), x->spec.id, x->spec.cols, x->spec.rows, &e)))
 		log_line(LOG_WARN, "sandbox=%s %s", c->spec.sandbox, e.msg);
 	if (!c->control)
 		return;
@@ -157,7 +157,7 @@ static void keep(struct sx *x, int i, const void *p, size_t n)
 		return;
 	if (o->ring.fd < 0) {
 		name = xasprintf("%s.%s", x->spec.id, i ? "stderr" : "stdout");
-		if (ring_create(&o->ring, x->cell->out_dir, name, x->cell->spec.limits.output_cap, &e))
+		if (cell_out_dir(x->cell, &e) < 0 || ring_create(&o->ring, x->cell->out_dir, name, x->cell->spec.limits.output_cap, &e))
 			o->lost = true;
 	}
 	if (!o->lost && (fault(FAULT_EXEC_OUTPUT, &e) || ring_append(&o->ring, p, n, &e)))

@@ -70,13 +70,6 @@ static int make_template(struct err *e)
 	return rc ? err_wrap(e, "template") : 0;
 }
 
-static bool group_is_live(const char *name, void *arg)
-{
-	(void)name;
-	(void)arg;
-	return true; // sweeping is decided per group below, by its being empty
-}
-
 static void sweep_fresh(void)
 {
 	auto_free char *path = xasprintf("%s/layers", self.n.skep_home), *ours = xasprintf(FRESH "%s-", self.tag);
@@ -95,11 +88,14 @@ static void sweep_fresh(void)
 static int open_places(struct err *e)
 {
 	auto_fd int home = fs_open(AT_FDCWD, self.n.skep_home, O_RDONLY | O_DIRECTORY, 0, e);
-	if (home < 0 || fs_mkdirs(home, "run/cells", 0700, e) || fs_mkdirs(home, "images", 0700, e) || fs_mkdirs(home, "layers", 0700, e))
+	if (home < 0 || fs_mkdirs(home, "run/cells", 0700, e) || fs_mkdirs(home, "images", 0700, e) || fs_mkdirs(home, "layers/.spare", 0700, e))
 		return -1;
 	self.n.run_dir = fs_open(home, "run", O_RDONLY | O_DIRECTORY, 0, e);
 	self.n.cells_dir = fs_open(home, "run/cells", O_RDONLY | O_DIRECTORY, 0, e);
 	self.n.images_dir = fs_open(home, "images", O_RDONLY | O_DIRECTORY, 0, e);
+	auto_fd int layers = fs_open(home, "layers", O_RDONLY | O_DIRECTORY, 0, e);
+	if (layers >= 0)
+		fs_spread(layers);
 	return self.n.run_dir < 0 || self.n.cells_dir < 0 || self.n.images_dir < 0 ? -1 : 0;
 }
 
@@ -114,9 +110,9 @@ static int start(struct frame *f, struct err *e)
 		return -1;
 	if (cgroup_detect(&self.n.cgroups, e)) // before the namespaces: what is ours outside
 		return err_wrap(e, "cgroups");
-	cgroup_sweep(&self.n.cgroups, group_is_live, NULL);
 	if (userns_enter_base(&self.n.ids, e))
 		return -1;
+	seat_sweep(&self.n);
 	id_make('n', self.tag);
 	sweep_fresh();
 	return make_template(e);
@@ -237,6 +233,7 @@ static void on_frame(struct chan *c, struct frame *f)
 static void on_close(struct chan *c)
 {
 	(void)c;
+	seat_sweep(&self.n);
 	_exit(0); // skepd is gone; the next one starts its own nursery
 }
 

@@ -10,9 +10,11 @@
 #include "init/init.h"
 #include "isolate/contain.h"
 #include "model/msg.h"
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <stdio.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,10 +110,31 @@ static _Noreturn void inside(const struct cell *cell, int fd)
 
 // --- outside ---
 
+// One that a sandbox left as empty as it got it: only the overlay's scratch directories have to go.
+static bool take_spare(const struct cell *c)
+{
+	auto_free char *path = xasprintf("%s/layers/.spare", c->nursery->skep_home);
+	auto_fd int at = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = at < 0 ? NULL : opendir(path);
+	struct dirent *ent;
+	struct err e;
+	bool got = false;
+	while (d && !got && (ent = readdir(d)))
+		got = ent->d_name[0] != '.' && !renameat(at, ent->d_name, AT_FDCWD, c->fresh_layer);
+	if (d)
+		closedir(d);
+	if (!got)
+		return false;
+	auto_fd int layer = fs_open(AT_FDCWD, c->fresh_layer, O_RDONLY | O_DIRECTORY, 0, &e);
+	return layer >= 0 && !fs_remove_tree(layer, "work/ws/work", &e) && !fs_remove_tree(layer, "work/home/work", &e);
+}
+
 static int make_layer(const struct cell *c, struct err *e)
 {
 	static const char *const parts[] = {"ws", "home", "root", "work", "work/home", "work/ws"};
 	uint32_t uid, gid;
+	if (take_spare(c))
+		return 0;
 	if (fs_mkdirs(AT_FDCWD, c->fresh_layer, 0755, e))
 		return -1;
 	auto_fd int dir = fs_open(AT_FDCWD, c->fresh_layer, O_RDONLY | O_DIRECTORY, 0, e);
@@ -212,11 +235,9 @@ static int start_inside(struct cell *c, struct err *e)
 
 static int open_cgroup(struct cell *c, struct err *e)
 {
-	char name[ID_SIZE];
 	if (c->nursery->cgroups.mode == CGROUP_NONE)
 		return 0;
-	id_make('c', name);
-	if (cgroup_open(&c->nursery->cgroups, name, &c->cgroup, e))
+	if (seat_group(c->nursery, &c->seat, &c->cgroup, e))
 		return -1;
 	c->has_cgroup = true;
 	return 0;
@@ -226,8 +247,9 @@ static int set_up(struct cell *c, int control, struct err *e)
 {
 	if (loop_init(&c->loop, e))
 		return -1;
-	if (c->nursery->ids.root && userns_take_range(c->nursery->run_dir, &c->first_id, &c->range_lock, e))
+	if (seat_take(c->nursery, &c->seat, e))
 		return -1;
+	c->first_id = userns_range(c->seat.n);
 	c->control = client_new(c, control, e);
 	if (!c->control)
 		return -1;
@@ -247,7 +269,7 @@ _Noreturn void slot_main(const struct nursery *n, int control, enum profile prof
 {
 	static struct cell c; // one process, one cell
 	struct err e;
-	c = (struct cell){.nursery = n, .profile = profile, .range_lock = -1, .sandbox_dir = -1, .out_dir = -1,
+	c = (struct cell){.nursery = n, .profile = profile, .seat.lock = -1, .sandbox_dir = -1, .out_dir = -1,
 			  .listen.fd = -1, .plain_ns = -1, .owner_ns = -1, .fresh_layer = layer, .place = place, .notify.fd = -1, .oom.fd = -1, .walk.fd = -1, .init_pidfd = -1};
 	setsid();
 	signal(SIGPIPE, SIG_IGN);

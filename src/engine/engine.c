@@ -13,6 +13,8 @@ static int open_dir(struct engine *g, const char *name, int *out, struct err *e)
 	if (fs_mkdirs(g->home_fd, name, 0700, e))
 		return -1;
 	*out = fs_open(g->home_fd, name, O_RDONLY | O_DIRECTORY, 0, e);
+	if (*out >= 0)
+		fs_spread(*out);
 	return *out < 0 ? -1 : 0;
 }
 

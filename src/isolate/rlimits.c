@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include <sys/resource.h>
 
+#define NPROC_SLACK 32u
 #define MEMLOCK (64u << 10)
 #define MSGQUEUE 819200u // the kernel's own default
 #define SIGPENDING 4096u // queued signals and timers count per user, and the user is not the cell's alone
@@ -32,7 +33,8 @@ int rlimits_apply(const struct limits *l, bool supervised, struct err *e)
 		{RLIMIT_MEMLOCK, "MEMLOCK", MEMLOCK, true},
 		{RLIMIT_MSGQUEUE, "MSGQUEUE", MSGQUEUE, true},
 		{RLIMIT_SIGPENDING, "SIGPENDING", SIGPENDING, true},
-		{RLIMIT_NPROC, "NPROC", l->pids, l->pids},
+		// with a cgroup its limit is met first, and counted
+		{RLIMIT_NPROC, "NPROC", supervised ? l->pids : l->pids + NPROC_SLACK, l->pids},
 		// DATA, not AS: runtimes reserve far more address space than they use
 		{RLIMIT_DATA, "DATA", l->memory, supervised && l->memory},
 	};

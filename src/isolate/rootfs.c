@@ -287,9 +287,9 @@ static void small_tmpfs(const struct cell_spec *s, struct plan *p)
 	uint64_t half = s->limits.memory / 2;
 	if (!s->limits.memory || half >= LIMIT_TMP)
 		return;
-	auto_free char *tmp = xasprintf("mode=1777,size=%llu,nr_inodes=100k", (unsigned long long)half);
-	plan_add(p, MOUNT_TMPFS, NULL, "tmp", tmp, MF_WRITE);
-	plan_add(p, MOUNT_TMPFS, NULL, "dev/shm", tmp, MF_WRITE | MF_NOEXEC);
+	auto_free char *size = xasprintf("size=%llu,nr_inodes=100k", (unsigned long long)half);
+	plan_add(p, MOUNT_RESIZE, NULL, "tmp", size, 0);
+	plan_add(p, MOUNT_RESIZE, NULL, "dev/shm", size, MF_NOEXEC);
 }
 
 #define USER_HOME "/home/skep"

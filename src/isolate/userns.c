@@ -17,7 +17,6 @@
 
 #define RANGE 65536u
 #define RANGE_FIRST 0x40000000u // far above any login user, service or subordinate range
-#define RANGES 16384u
 #define USER_INSIDE 1000u
 
 static int write_map(pid_t pid, const char *file, const struct id_range *r, int n, struct err *e)
@@ -152,26 +151,9 @@ int userns_enter_base(struct userns_host *out, struct err *e)
 	return 0;
 }
 
-int userns_take_range(int run_dir, uint32_t *out_first, int *out_lock, struct err *e)
+uint32_t userns_range(uint32_t n)
 {
-	auto_fd int fd = fs_open(run_dir, "ranges", O_RDWR | O_CREAT, 0600, e);
-	if (fd < 0)
-		return -1;
-	uint32_t start = 0;
-	char key[ID_SIZE];
-	id_make('r', key);
-	for (int i = 1; i < 6; i++)
-		start = start * 36 + (uint32_t)key[i];
-	for (uint32_t i = 0; i < RANGES; i++) {
-		uint32_t n = (start + i) % RANGES;
-		struct flock lk = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = n, .l_len = 1};
-		if (fcntl(fd, F_OFD_SETLK, &lk))
-			continue;
-		*out_first = RANGE_FIRST + n * RANGE;
-		*out_lock = take_fd(&fd);
-		return 0;
-	}
-	return err_set(e, ERR_LIMIT, "every one of %u id ranges is in use", RANGES);
+	return RANGE_FIRST + n % USERNS_RANGES * RANGE;
 }
 
 void userns_inside_ids(const struct userns_host *h, enum profile p, uint32_t *out_uid, uint32_t *out_gid)

@@ -25,8 +25,8 @@ struct id_range {
 };
 
 int userns_enter_base(struct userns_host *out, struct err *e) MUST_USE; // once, by the nursery
-// Takes a free range of ids for one cell; *out_lock keeps it until closed (also by our death).
-int userns_take_range(int run_dir, uint32_t *out_first, int *out_lock, struct err *e) MUST_USE;
+#define USERNS_RANGES 16384u
+uint32_t userns_range(uint32_t n); // as root: first id of the n-th range
 // Writes the maps of a new process in its own namespace, from outside.
 int userns_map(pid_t pid, const struct userns_host *h, enum profile p, uint32_t first, struct err *e) MUST_USE;
 // The ids the cell's own processes run as, inside.

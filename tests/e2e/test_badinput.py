@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bad input and bad surroundings: one clear line, the documented exit code, no crash, and it works again after."""
+import json
+import os
+import socket
+import subprocess
+
+import pytest
+
+from kit import World, remove_tree, wait_for
+
+
+def one_line(r):
+    assert len([x for x in r.err.splitlines() if x.strip()]) == 1, r.err
+
+
+def test_unwritable_skep_home(home, skep):
+    with open(f"{home.top}/file", "w", encoding="ascii") as f:
+        f.write("")
+    r = skep("ps", env={"SKEP_HOME": f"{home.top}/file/s"})
+    assert r.rc in (1, 5, 8)
+    one_line(r)
+    r = skep("run", "--", "true", env={"SKEP_HOME": "/proc/nope"})
+    assert r.rc == 125
+    one_line(r)
+
+
+@pytest.mark.user
+def test_skep_home_without_permission(home, skep):
+    os.mkdir(home.skep_home, 0o500)
+    r = skep("ps")
+    assert r.rc in (1, 5, 8)
+    one_line(r)
+    os.chmod(home.skep_home, 0o700)
+    skep("ps").ok()
+
+
+@pytest.mark.root
+def test_read_only_skep_home(home):
+    os.mkdir(home.skep_home)
+    script = f"mount -t tmpfs -o ro none {home.skep_home} && skep ps; echo rc=$?; skep run -- true; echo rc=$?"
+    p = subprocess.run(["unshare", "-m", "sh", "-c", script], env=home.env, cwd=home.dir, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, check=False)
+    codes = p.stdout.decode().split()
+    assert codes[0] in ("rc=1", "rc=8", "rc=5") and codes[1] == "rc=125", p
+    assert len(p.stderr.splitlines()) == 2, p.stderr
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("size", ["64k", "1m", "4m"])
+def test_full_disk(home, size):
+    """SKEP_HOME on a tiny file system, in a mount namespace of its own."""
+    os.mkdir(home.skep_home)
+    script = f"""mount -t tmpfs -o size={size} none {home.skep_home}
+skep new --name a >/dev/null; echo rc=$?
+skep exec a -- sh -c 'head -c 20M /dev/zero > big' ; echo rc=$?
+skep run -- sh -c 'head -c 20M /dev/zero > big2' ; echo rc=$?
+rm -f {home.skep_home}/filler
+skep ps >/dev/null; echo rc=$?
+skep rm --all --force; echo rc=$?
+pid=$(skep ps >/dev/null 2>&1; cat {home.skep_home}/run/pid 2>/dev/null)
+"""
+    p = subprocess.Popen(["unshare", "-m", "sh", "-c", script], env=home.env, cwd=home.dir, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    out, err = p.communicate(timeout=120)
+    home.watch()
+    codes = [int(x[3:]) for x in out.decode().split() if x.startswith("rc=")]
+    assert len(codes) == 5, (out, err)
+    assert all(0 <= c <= 9 or c in (125,) for c in codes), (codes, err)
+    assert b"AddressSanitizer" not in err and b"assert" not in err.lower()
+    home.kill_strays()  # that skepd lives in the other mount namespace, out of the client's reach
+
+
+def test_long_skep_home(home, programs):
+    """Longer than the 108 bytes of a socket address."""
+    w = home
+    deep = f"{w.top}/" + "/".join(["d" * 60] * 4)
+    os.makedirs(deep)
+    env = {"SKEP_HOME": f"{deep}/s"}
+    assert w.skep("run", "--", "echo", "hi", env=env).ok().line == "hi"
+    sid = w.skep("new", env=env).ok().line
+    xid = w.skep("exec", "-d", sid, "--", "sh", "-c", "sleep 0.2; echo out", env=env).ok().line
+    assert w.skep("attach", xid, env=env).ok().out == "out\n"
+    w.skep("rm", "--force", sid, env=env).ok()
+    w.skep_home = f"{deep}/s"
+    w.env["SKEP_HOME"] = w.skep_home
+
+
+def test_relative_skep_home(home, skep):
+    r = skep("ps", env={"SKEP_HOME": "rel/ative"})
+    assert r.rc in (0, 2)
+    if r.rc:
+        one_line(r)
+    else:
+        wait_for(lambda: os.path.isdir(f"{home.dir}/rel/ative"))
+        home.skep_home = home.env["SKEP_HOME"] = f"{home.dir}/rel/ative"
+
+
+def test_skep_home_of_another_user(home, skep):
+    """A directory that others may write is refused, or made private."""
+    os.mkdir(home.skep_home)
+    os.chmod(home.skep_home, 0o777)
+    r = skep("ps")
+    assert r.rc != 0 or os.stat(home.skep_home).st_mode & 0o077 == 0
+
+
+def test_twenty_first_commands_at_once(home):
+    procs = [home.popen("run", "--", "echo", str(i)) for i in range(20)]
+    for i, p in enumerate(procs):
+        out, err = p.communicate(timeout=60)
+        assert (out, p.returncode) == (f"{i}\n".encode(), 0), err
+    home.watch()
+    daemons = {p for (p, s), n in home.seen.items() if n == "skepd" and os.path.exists(f"/proc/{p}")}
+    assert len(daemons) == 1 and home.skepd_pid() in daemons
+
+
+def test_two_daemons_started_by_hand(home, programs):
+    """One wins; the other ends."""
+    home.skep("ps").ok()
+    pid = home.skepd_pid()
+    p = subprocess.run(["sh", "-c", f"exec {programs}/skepd --ready-fd 3 3>/dev/null"], env=home.env, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=10, check=False)
+    assert p.returncode >= 0
+    assert home.skepd_pid() == pid
+
+
+def test_corrupt_database(home, skep):
+    """Refused, or set aside and said; but never taken as a reason to delete what sandboxes made."""
+    sid = home.new()
+    skep("exec", sid, "--", "sh", "-c", "echo 1 > precious").ok()
+    skep("stop", sid).ok()
+    home.api("POST", "/v1/shutdown", {})
+    wait_for(lambda: not home.skepd_pid() and not [x for x in home.alive() if "skepd" in x], why="skepd to end")
+    with open(f"{home.skep_home}/state.db", "r+b") as f:
+        f.write(b"not a database at all" * 50)
+    for wal in ("state.db-wal", "state.db-shm"):
+        if os.path.exists(f"{home.skep_home}/{wal}"):
+            os.unlink(f"{home.skep_home}/{wal}")
+    r = skep("ps")
+    assert r.rc in (0, 1, 8)
+    if r.rc:
+        one_line(r)
+        os.unlink(f"{home.skep_home}/state.db")
+    else:
+        assert [x for x in os.listdir(home.skep_home) if x.startswith("state.db.")], "the broken one is not kept"
+    skep("run", "--", "true").ok()
+    assert [d for d, _, f in os.walk(f"{home.skep_home}/layers") if "precious" in f], "the workspace was deleted"
+    for d in layers_with(home, "precious"):
+        remove_tree(d)
+
+
+def layers_with(home, name):
+    """Layer directories in which a file of this name is."""
+    top = f"{home.skep_home}/layers"
+    return [f"{top}/{x}" for x in os.listdir(top) if any(name in f for _, _, f in os.walk(f"{top}/{x}"))]
+
+
+def test_stale_socket_file(home, skep):
+    os.makedirs(f"{home.skep_home}/run", 0o700)
+    s = socket.socket(socket.AF_UNIX)
+    s.bind(f"{home.skep_home}/run/skepd.sock")
+    s.close()
+    skep("ps").ok()
+
+
+def test_sandbox_directory_vanished(home, skep, project):
+    """Rows without directories: said plainly, and rm still works."""
+    sid = home.new()
+    skep("exec", sid, "--", "sh", "-c", "echo 1 > mine-f").ok()
+    skep("stop", sid).ok()
+    (layer,) = layers_with(home, "mine-f")
+    remove_tree(layer)
+    remove_tree(f"{home.skep_home}/sandboxes/{sid}")
+    r = skep("exec", sid, "--", "true")
+    assert r.rc in (0, 125)
+    if r.rc:
+        one_line(r)
+    skep("rm", "--force", sid).ok()
+    skep("run", "--", "true").ok()
+
+
+def test_missing_image(home, skep):
+    r = skep("new", "--image", "nope")
+    r.fails(3, "nope")
+    assert home.ps() == []
+
+
+@pytest.mark.parametrize("flag", ["a", "=x", "1A=x", "A B=c", ""])
+def test_bad_environment_flags(skep, flag):
+    r = skep("run", "--env", flag, "--", "true")
+    assert r.rc in (2, 125) if flag in ("", "=x") else r.rc in (0, 2)
+    if r.rc:
+        one_line(r)
+
+
+def test_environment_of_2_mib(home, skep):
+    r = skep("run", *[f"--env=V{i}={'x' * 100000}" for i in range(15)], "--", "sh", "-c", "env | wc -c")
+    assert r.rc in (0, 2, 6, 125, 126)
+    if r.rc:
+        one_line(r)
+    skep("run", "--", "true").ok()
+
+
+BAD_BODIES = [b"", b"{", b"[]", b"null", b'{"argv":1}', b'{"argv":[]}', b'{"argv":[""]}', b'{"argv":["true"],"bogus":1}', b'{"argv":["true"],"cwd":"relative"}', b'{"argv":["true"],"rows":-1}', b'{"argv":["tr\\u0000ue"]}', b"[" * 100000, b'{"argv_b64":["!!"]}', b"\xff\xfe", b'{"argv":["true"],"timeout_ms":-5}', b'{"argv":["true"],"env":["NOEQUALS"]}', b'{"argv":["true"],"env":[3]}', b'{"argv":["true"],"umask":99999}']
+
+
+@pytest.mark.parametrize("body", BAD_BODIES, ids=lambda b: b[:24].decode("latin1"))
+def test_bad_bodies_over_the_api(home, body):
+    sid = home.new()
+    status, data = raw_request(home, b"POST /v1/sandboxes/" + sid.encode() + b"/execs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: " + str(len(body)).encode() + b"\r\nConnection: close\r\n\r\n" + body)
+    assert status == 400, data
+    assert json.loads(data)["error"]["kind"] == "invalid"
+    assert home.skep("exec", sid, "--", "echo", "on").ok().line == "on"
+
+
+def raw_request(home, data, timeout=10):
+    s = socket.socket(socket.AF_UNIX)
+    s.settimeout(timeout)
+    s.connect(f"{home.skep_home}/run/skepd.sock")
+    try:
+        s.sendall(data)
+        got = b""
+        while b := s.recv(65536):
+            got += b
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+    finally:
+        s.close()
+    head, _, body = got.partition(b"\r\n\r\n")
+    return (int(head.split()[1]) if head else 0), body
+
+
+BAD_REQUESTS = [b"\0" * 1000, b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"GET /v1/version HTTP/1.1\r\nHost: x\r\n" + b"A: " + b"x" * 100000 + b"\r\n\r\n", b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", b"POST /v1/sandboxes HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\nConnection: close\r\n\r\n", b"POST /v1/sandboxes HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\nConnection: close\r\n\r\n", b"GET /v1/sandboxes/%00%ff HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", b"GET /v1/sandboxes/../../etc HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", b"BREW /v1/version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", b"DELETE /v1/version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", b"GET /nope HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"]
+
+
+@pytest.mark.parametrize("number", range(len(BAD_REQUESTS)))
+def test_bad_requests(home, number):
+    home.skep("ps").ok()
+    pid = home.skepd_pid()
+    try:
+        status, _ = raw_request(home, BAD_REQUESTS[number], 3)
+    except (TimeoutError, socket.timeout):
+        status = 0
+    assert status == 0 or 400 <= status < 506
+    assert home.skepd_pid() == pid
+
+
+def test_half_requests_do_not_block_others(home):
+    home.skep("ps").ok()
+    held = []
+    for _ in range(50):
+        s = socket.socket(socket.AF_UNIX)
+        s.connect(f"{home.skep_home}/run/skepd.sock")
+        s.sendall(b"POST /v1/sandboxes HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
+        held.append(s)
+    assert home.skep("run", "--", "echo", "on", timeout=15).ok().line == "on"
+    for s in held:
+        s.close()
+
+
+@pytest.mark.root
+def test_another_user_is_refused(home):
+    """The socket is the owner's, by mode and by peer check."""
+    home.skep("ps").ok()
+    assert os.stat(f"{home.skep_home}/run/skepd.sock").st_mode & 0o077 == 0
+    assert os.stat(home.skep_home).st_mode & 0o077 == 0
+
+
+def test_cell_socket_needs_a_ticket(home):
+    """Junk, a wrong version and a wrong ticket: cut off, and the cell goes on."""
+    sid = home.new()
+    home.skep("start", sid).ok()
+    path = f"{home.skep_home}/run/cells/{sid}.sock"
+    hello = b"\x2b\0\0\0\x03\0\0\0\0\0\0\0" + b"\x01\0\0\0" + b"\0" + b"\x01\0\0\0x" * 8
+    for junk in (b"\xff" * 64, b"\0" * 12, hello, b"\xff\xff\xff\x7f" + b"\0" * 8):
+        s = socket.socket(socket.AF_UNIX)
+        s.settimeout(5)
+        s.connect(path)
+        s.sendall(junk)
+        s.shutdown(socket.SHUT_WR)
+        try:
+            while s.recv(4096):
+                pass
+        except ConnectionResetError:
+            pass
+        s.close()
+    assert home.skep("exec", sid, "--", "echo", "on").ok().line == "on"
+
+
+def test_worlds_do_not_see_each_other(home, programs):
+    other = World(programs)
+    try:
+        a, b = home.new("--name", "same"), other.new("--name", "same")
+        assert [s["id"] for s in home.ps()] == [a] and [s["id"] for s in other.ps()] == [b]
+    finally:
+        other.close()

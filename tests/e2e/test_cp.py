@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""skep cp, both ways, also with no live cell, and against a hostile inside."""
+import os
+import stat
+
+import pytest
+
+from kit import wait_for
+
+
+@pytest.fixture
+def box(home, project):
+    return home.new("--name", "box")
+
+
+def put(path, content=b"content", mode=0o644):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as f:
+        f.write(content)
+    os.chmod(path, mode)
+    return path
+
+
+def test_file_in_and_out(home, skep, box):
+    data = os.urandom(3 << 20)
+    put(f"{home.top}/a.bin", data, 0o750)
+    skep("cp", f"{home.top}/a.bin", "box:/home/skep/b.bin").ok()
+    assert skep("exec", box, "--", "stat", "-c", "%a %s", "/home/skep/b.bin").ok().line == f"750 {len(data)}"
+    skep("cp", "box:/home/skep/b.bin", f"{home.top}/c.bin").ok()
+    assert open(f"{home.top}/c.bin", "rb").read() == data
+    assert stat.S_IMODE(os.stat(f"{home.top}/c.bin").st_mode) == 0o750
+
+
+def test_into_a_directory_keeps_the_name(home, skep, box):
+    put(f"{home.top}/name.txt")
+    skep("cp", f"{home.top}/name.txt", "box:/tmp").ok()
+    assert skep("exec", box, "--", "cat", "/tmp/name.txt").ok().line == "content"
+    os.mkdir(f"{home.top}/d")
+    skep("cp", "box:/tmp/name.txt", f"{home.top}/d").ok()
+    assert os.path.exists(f"{home.top}/d/name.txt")
+
+
+def test_tree_with_links_and_modes(home, skep, box):
+    t = f"{home.top}/tree"
+    put(f"{t}/x/run.sh", b"#!/bin/sh\necho ran\n", 0o755)
+    put(f"{t}/empty", b"", 0o600)
+    os.makedirs(f"{t}/void")
+    os.symlink("x/run.sh", f"{t}/link")
+    os.symlink("/nowhere", f"{t}/dangling")
+    skep("cp", t, "box:/home/skep/tree").ok()
+    r = skep("exec", box, "--", "sh", "-c", "cd ~/tree; ./link; readlink link dangling; stat -c %a empty; ls -d void").ok()
+    assert r.out.split() == ["ran", "x/run.sh", "/nowhere", "600", "void"]
+    skep("cp", "box:/home/skep/tree", f"{home.top}/back").ok()
+    assert os.readlink(f"{home.top}/back/link") == "x/run.sh"
+    assert os.readlink(f"{home.top}/back/dangling") == "/nowhere"
+    assert os.access(f"{home.top}/back/x/run.sh", os.X_OK) and os.path.isdir(f"{home.top}/back/void")
+
+
+def test_without_a_live_cell(home, skep, box):
+    skep("exec", box, "--", "sh", "-c", "echo inside > ~/f").ok()
+    skep("stop", box).ok()
+    skep("cp", "box:/home/skep/f", f"{home.top}/f").ok()
+    assert open(f"{home.top}/f", "rb").read() == b"inside\n"
+
+
+def test_workspace_copy_does_not_touch_the_host(home, skep, box, project):
+    put(f"{home.top}/README", b"other\n")
+    skep("cp", f"{home.top}/README", f"box:{project}/README").ok()
+    assert skep("exec", box, "--", "cat", "README").ok().line == "other"
+    assert open(f"{project}/README", "rb").read() == b"a small project\n"
+
+
+def test_missing_sources(home, skep, box):
+    skep("cp", f"{home.top}/none", "box:/tmp/x").fails(3, "none")
+    skep("cp", "box:/none/at/all", f"{home.top}/x").fails(3, "none")
+    assert not os.path.exists(f"{home.top}/x")
+
+
+def test_usage(home, skep, box):
+    skep("cp", "a").fails(2)
+    skep("cp", f"{home.top}/h", f"{home.top}/i").fails(2)
+
+
+def test_hostile_link_at_the_target_is_not_followed_outside(home, skep, box):
+    """The agent plants links inside that point at host paths; a copy in stays inside."""
+    victim = put(f"{home.top}/victim/file", b"host")
+    skep("exec", box, "--", "sh", "-c", f"ln -s {home.top}/victim ~/d; ln -s {victim} ~/f; mkdir -p {home.top}/victim 2>/dev/null; true").ok()
+    put(f"{home.top}/evil", b"evil")
+    skep("cp", f"{home.top}/evil", "box:/home/skep/f")
+    skep("cp", f"{home.top}/evil", "box:/home/skep/d/file")
+    assert open(victim, "rb").read() == b"host"
+    assert os.listdir(f"{home.top}/victim") == ["file"]
+
+
+def test_hostile_link_inside_the_source_is_copied_as_a_link(home, skep, box):
+    """A copy out of a tree with a link to a host secret gives the link, never the host's file."""
+    secret = put(f"{home.top}/secret", b"hunter2")
+    skep("exec", box, "--", "sh", "-c", f"mkdir ~/t && ln -s {secret} ~/t/s && ln -s {secret} ~/one").ok()
+    skep("cp", "box:/home/skep/t", f"{home.top}/out").ok()
+    assert os.path.islink(f"{home.top}/out/s")
+    r = skep("cp", "box:/home/skep/one", f"{home.top}/one")
+    if r.rc == 0:
+        assert os.path.islink(f"{home.top}/one") or open(f"{home.top}/one", "rb").read() != b"hunter2"
+
+
+def test_copy_out_does_not_write_through_a_link_on_the_host_made_by_the_copy(home, skep, box):
+    """`out/x -> /…/victim` first, then a file out/x/file: a classic of archive extraction."""
+    victim = f"{home.top}/victim"
+    os.mkdir(victim)
+    skep("exec", box, "--", "sh", "-c", f"mkdir ~/t && ln -s {victim} ~/t/x").ok()
+    os.mkdir(f"{home.top}/out")
+    skep("cp", "box:/home/skep/t", f"{home.top}/out").ok()
+    skep("exec", box, "--", "sh", "-c", "rm ~/t/x && mkdir ~/t/x && echo bad > ~/t/x/file").ok()
+    skep("cp", "box:/home/skep/t", f"{home.top}/out")
+    assert os.listdir(victim) == []
+
+
+def test_special_files_are_refused_or_left_out(home, skep, box):
+    skep("exec", box, "--", "sh", "-c", "mkdir ~/t && mkfifo ~/t/pipe && echo f > ~/t/file").ok()
+    skep("cp", "box:/home/skep/t", f"{home.top}/out", timeout=20)
+    assert not os.path.exists(f"{home.top}/out/pipe") or stat.S_ISFIFO(os.lstat(f"{home.top}/out/pipe").st_mode)
+
+
+def test_setuid_does_not_come_out(home, skep, box):
+    skep("exec", box, "--", "sh", "-c", "cp /bin/true ~/su && chmod 4755 ~/su").ok()
+    skep("cp", "box:/home/skep/su", f"{home.top}/su").ok()
+    assert not os.stat(f"{home.top}/su").st_mode & (stat.S_ISUID | stat.S_ISGID)
+
+
+def test_names_that_are_not_utf8(home, skep, box):
+    t = os.fsencode(home.top) + b"/t"
+    os.mkdir(t)
+    with open(t + b"/caf\xe9", "wb") as f:
+        f.write(b"1")
+    skep("cp", f"{home.top}/t", "box:/home/skep/t").ok()
+    skep("cp", "box:/home/skep/t", f"{home.top}/back").ok()
+    assert os.listdir(os.fsencode(home.top) + b"/back") == [b"caf\xe9"]
+
+
+def test_large_tree(home, skep, box):
+    t = f"{home.top}/many"
+    for i in range(2000):
+        put(f"{t}/d{i % 20}/f{i}", str(i).encode())
+    skep("cp", t, "box:/home/skep/many").ok()
+    assert skep("exec", box, "--", "sh", "-c", "find ~/many -type f | wc -l").ok().line == "2000"
+
+
+def test_unwritable_target_outside(home, skep, box):
+    skep("exec", box, "--", "sh", "-c", "echo 1 > ~/f").ok()
+    r = skep("cp", "box:/home/skep/f", "/proc/nope")
+    assert r.rc != 0 and len(r.err.splitlines()) == 1
+
+
+def test_copy_from_a_paused_one(home, skep, box):
+    skep("exec", box, "--", "sh", "-c", "echo 1 > ~/f").ok()
+    skep("pause", box).ok()
+    skep("cp", "box:/home/skep/f", f"{home.top}/f").ok()
+    wait_for(lambda: home.show(box)["state"] in ("running", "paused"))

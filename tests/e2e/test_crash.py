@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Crash-only: kill -9 of any of our processes, at any time, loses nothing that it should not."""
+import os
+import signal
+import time
+
+import pytest
+
+from kit import find_procs, proc_start, text, wait_for
+
+COUNT = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); echo $i; [ $((i % 500)) = 0 ] && sleep 0.3; done; exit 11"
+EXPECT = "".join(f"{i}\n" for i in range(1, 3001)).encode()
+
+
+def exited(home, xid):
+    return wait_for(lambda: (lambda r: r["state"] == "exited" and r)(home.exec_row(xid)), 20, why=f"{xid} to exit")
+
+
+def test_skepd_killed_while_ten_commands_run(home, skep, project):
+    box = home.new("--name", "box")
+    other = home.new()
+    attached = [home.popen("exec", s, "--", "sh", "-c", COUNT) for s in (box, box, other)]
+    attached += [home.popen("run", "--", "sh", "-c", COUNT) for _ in range(2)]
+    detached = [skep("exec", "-d", s, "--", "sh", "-c", COUNT).ok().line for s in (box, box, box, other, other)]
+    for p in attached:
+        assert p.stdout.read(2) == b"1\n"
+    rows = {x["id"] for x in home.api("GET", "/v1/execs")[1]["execs"]}
+    assert len(rows) == 10
+    home.kill_skepd()
+    for p in attached:
+        out, err = p.communicate(timeout=60)
+        assert (out, p.returncode) == (EXPECT[2:], 11), text(err)
+        assert err == b""
+    skep("ps").ok()  # starts the next one
+    for xid in detached:
+        row = exited(home, xid)
+        assert (row["status"], row["bytes"]["stdout"]) == (11, len(EXPECT))
+        assert skep("logs", xid).ok().out_b == EXPECT
+        r = skep("attach", xid)
+        assert (r.out_b, r.rc) == (EXPECT, 11)
+    states = {s["id"]: s["state"] for s in home.ps()}
+    assert states == {box: "running", other: "running"}
+    assert all(x["status"] == 11 for x in home.api("GET", "/v1/execs")[1]["execs"] if x["sandbox"] in states)
+
+
+def test_skepd_killed_again_and_again(home, skep):
+    box = home.new()
+    xid = skep("exec", "-d", box, "--", "sh", "-c", COUNT).ok().line
+    for _ in range(5):
+        home.kill_skepd()
+        skep("ps").ok()
+    assert exited(home, xid)["status"] == 11
+    assert skep("logs", xid).ok().out_b == EXPECT
+    assert skep("exec", box, "--", "echo", "fine").ok().line == "fine"
+
+
+def test_attach_and_kill_after_a_restart(home, skep):
+    box = home.new()
+    xid = skep("exec", "-d", box, "--", "sh", "-c", "echo a; sleep 661101").ok().line
+    wait_for(lambda: skep("logs", xid).out == "a\n")
+    home.kill_skepd()
+    p = home.popen("attach", xid)
+    assert p.stdout.readline() == b"a\n"
+    skep("kill", xid).ok()
+    p.communicate(timeout=15)
+    assert p.returncode == 128 + 15
+    assert not find_procs("sleep\x00661101")
+
+
+def test_run_ended_while_there_was_no_skepd(home, skep, project):
+    """The row is right afterwards: the changed one stopped, the unchanged one gone."""
+    a = home.popen("run", "--", "sh", "-c", "echo up; sleep 0.7; echo 1 > f")
+    b = home.popen("run", "--", "sh", "-c", "echo up; sleep 0.7")
+    for p in (a, b):
+        assert p.stdout.readline() == b"up\n"
+    home.kill_skepd()
+    for p in (a, b):
+        p.communicate(timeout=30)
+        assert p.returncode == 0
+    wait_for(lambda: [(s["state"], s["pending"]) for s in home.ps()] == [("stopped", 1)], why="the rows")
+
+
+def test_ended_while_there_was_no_skepd_in_a_kept_cell(home, skep):
+    box = home.new()
+    xid = skep("exec", "-d", box, "--", "sh", "-c", "sleep 0.5; exit 17").ok().line
+    home.kill_skepd()
+    time.sleep(1)
+    assert exited_after_start(home, xid)["status"] == 17
+
+
+def exited_after_start(home, xid):
+    home.skep("ps").ok()
+    return exited(home, xid)
+
+
+def test_cell_killed(home, skep, project):
+    """Its processes die, the workspace stays, the next exec works."""
+    box = home.new()
+    skep("exec", box, "--", "sh", "-c", "echo saved > saved").ok()
+    xid = skep("exec", "-d", box, "--", "sh", "-c", "setsid sleep 661102 & sleep 661103").ok().line
+    wait_for(lambda: find_procs("sleep\x00661102") and find_procs("sleep\x00661103"))
+    pid = home.cell_pid(box)
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not find_procs("661102") and not find_procs("661103"), 5, why="the cell's processes to die")
+    row = wait_for(lambda: (lambda r: r["state"] == "exited" and r)(home.exec_row(xid)), why="the exec's row")
+    assert row["status"] != 0 or row["reason"]
+    assert home.show(box)["state"] in ("stopped", "failed")
+    assert skep("exec", box, "--", "cat", "saved").ok().line == "saved"
+
+
+def test_attached_client_of_a_killed_cell_ends(home, skep):
+    box = home.new()
+    p = home.popen("exec", box, "--", "sh", "-c", "echo up; sleep 661104")
+    assert p.stdout.readline() == b"up\n"
+    os.kill(home.cell_pid(box), signal.SIGKILL)
+    _, err = p.communicate(timeout=15)
+    assert p.returncode in (125, 137) and len(err.splitlines()) == 1
+
+
+def test_cell_and_skepd_killed_together(home, skep):
+    box = home.new()
+    skep("exec", box, "--", "sh", "-c", "echo saved > saved").ok()
+    pid = home.cell_pid(box)
+    home.kill_skepd()
+    os.kill(pid, signal.SIGKILL)
+    assert skep("exec", box, "--", "cat", "saved").ok().line == "saved"
+    skep("log", box, "--verify").ok()
+
+
+def test_init_killed_from_outside(home, skep):
+    """Pid 1 of the cell killed: the same as a dead cell."""
+    box = home.new()
+    skep("exec", box, "--", "sh", "-c", "echo saved > saved").ok()
+    xid = skep("exec", "-d", box, "--", "sleep", "661105").ok().line
+    sleeper = wait_for(lambda: find_procs("sleep\x00661105"))[0]
+    with open(f"/proc/{sleeper}/stat", encoding="utf-8", errors="replace") as f:
+        init = int(f.read().rpartition(")")[2].split()[1])
+    os.kill(init, signal.SIGKILL)
+    wait_for(lambda: not find_procs("sleep\x00661105"))
+    assert wait_for(lambda: (lambda r: r["state"] == "exited" and r)(home.exec_row(xid)))
+    assert skep("exec", box, "--", "cat", "saved").ok().line == "saved"
+
+
+def test_processes_inside_cannot_outlive_their_init(home, skep):
+    """SIGKILL to everything from inside ends commands, not the cell."""
+    box = home.new()
+    xid = skep("exec", "-d", box, "--", "sleep", "661106").ok().line
+    r = skep("exec", box, "--", "sh", "-c", "kill -9 -1; sleep 1")
+    assert r.rc in (0, 137)
+    wait_for(lambda: (lambda x: x["state"] == "exited")(home.exec_row(xid)))
+    assert skep("exec", box, "--", "echo", "on").ok().line == "on"
+
+
+def test_children_of_skepd_killed(home, skep):
+    """The nursery and its warm slots are replaceable."""
+    box = home.new()
+    skep("exec", box, "--", "true").ok()
+    cell = home.cell_pid(box)
+    daemon = home.skepd_pid()
+    home.watch()
+    for (p, s), _ in list(home.seen.items()):
+        if p not in (cell, daemon) and proc_start(p) == s and parent(p) == daemon:
+            os.kill(p, signal.SIGKILL)
+    for _ in range(3):
+        assert skep("run", "--", "echo", "works").ok().line == "works"
+    assert skep("exec", box, "--", "echo", "works").ok().line == "works"
+
+
+def parent(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as f:
+            return int(f.read().rpartition(")")[2].split()[1])
+    except OSError:
+        return None
+
+
+@pytest.mark.parametrize("delay_ms", [0, 1, 3, 6, 10, 20, 50, 100])
+def test_skepd_killed_at_any_moment_of_a_run(home, skep, delay_ms):
+    skep("ps").ok()
+    pid = home.skepd_pid()
+    p = home.popen("run", "--", "sh", "-c", "sleep 0.05; echo ok")
+    time.sleep(delay_ms / 1000)
+    os.kill(pid, signal.SIGKILL)
+    out, err = p.communicate(timeout=30)
+    home.watch()
+    assert (p.returncode, out) == (0, b"ok\n") or (p.returncode == 125 and len(err.splitlines()) == 1), (out, err)
+    assert skep("run", "--", "echo", "next").ok().line == "next"
+    wait_for(lambda: home.ps() == [] or all(s["state"] in ("stopped", "failed") for s in home.ps()), why="no row to hang")
+
+
+@pytest.mark.parametrize("delay_ms", [0, 2, 5, 10, 30])
+def test_client_killed_at_any_moment_of_a_run(home, skep, delay_ms):
+    skep("ps").ok()
+    p = home.popen("run", "--", "sh", "-c", "sleep 0.1")
+    time.sleep(delay_ms / 1000)
+    p.kill()
+    p.communicate()
+    wait_for(lambda: home.ps() == [], 15, why="the run to end and go")
+
+
+def test_stale_run_directory_of_another_boot(home, skep):
+    """Sockets and boot id of an earlier boot: all stale, nothing waits for them."""
+    box = home.new()
+    skep("exec", box, "--", "sh", "-c", "echo 1 > f").ok()
+    pid = home.cell_pid(box)
+    home.kill_skepd()
+    os.kill(pid, signal.SIGKILL)
+    for n in os.listdir(f"{home.skep_home}/run"):
+        if "boot" in n:
+            with open(f"{home.skep_home}/run/{n}", "w", encoding="ascii") as f:
+                f.write("00000000-0000-0000-0000-000000000000\n")
+    assert skep("exec", box, "--", "cat", "f").ok().line == "1"

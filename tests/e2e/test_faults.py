@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults: at every named step of create, exec, stop and rm the step fails, or the process that does it is killed.
+The command then succeeds or says so in one line; nothing is lost, nothing leaks, the next command works.
+
+SKEP_FAULT=<point>[:kill|:fail][:N] is read by skepd and skep-cell: the N-th pass (default the first) through the
+point fails or kills. The points are what the programs print with --faults."""
+import os
+import subprocess
+
+import pytest
+
+from kit import ROOT, wait_for
+
+
+def points():
+    """The points of the built programs, each once."""
+    d = os.path.abspath(os.environ.get("SKEP_BUILD", os.path.join(ROOT, "build/release")))
+    found = {}
+    for program in ("skepd", "skep-cell"):
+        try:
+            p = subprocess.run([f"{d}/{program}", "--faults"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=10, check=False)
+            found.update(dict.fromkeys(p.stdout.decode().split() if p.returncode == 0 else []))
+        except (OSError, subprocess.TimeoutExpired):
+            pass
+    return list(found)
+
+
+CASES = [(point, how) for point in points() for how in ("fail", "kill")] or [(None, None)]
+
+
+def names(case):
+    return "-".join(str(x) for x in case)
+
+
+def settled(r, *codes):
+    """Success, or one clear line with a documented code; never a crash, a stack trace or silence."""
+    assert r.rc == 0 or r.rc in codes, f"{r.what}: exit {r.rc}: {r.err}"
+    if r.rc:
+        assert len([x for x in r.err.splitlines() if x.strip()]) == 1, r.err
+
+
+def restart(home, fault):
+    """A new skepd (and nursery) that has, or has no more, the fault."""
+    if home.skepd_pid():
+        pid = home.skepd_pid()
+        home.watch()
+        home.api("POST", "/v1/shutdown", {})
+        wait_for(lambda: home.skepd_pid() != pid)
+    home.env.pop("SKEP_FAULT", None)
+    if fault:
+        home.env["SKEP_FAULT"] = fault
+
+
+@pytest.mark.parametrize("case", CASES, ids=names)
+def test_fault_in_a_life(home, project, case):
+    point, how = case
+    assert point, "the programs list no fault points"
+    kept = home.new("--name", "kept")
+    home.skep("exec", kept, "--", "sh", "-c", "echo precious > precious").ok()
+    home.skep("stop", kept).ok()
+
+    restart(home, f"{point}:{how}")
+    settled(home.skep("new", "--name", "fresh"), 1, 4, 8)
+    for argv in (["exec", "kept", "--", "cat", "precious"], ["exec", "fresh", "--", "sh", "-c", "echo x > x"], ["run", "--", "sh", "-c", "echo y > y"]):
+        settled(home.skep(*argv, timeout=30), 125, 137)
+    for argv in (["stop", "kept"], ["stop", "fresh"], ["rm", "--force", "fresh"]):
+        settled(home.skep(*argv, timeout=30), 1, 3, 4, 7, 8)
+
+    restart(home, None)
+    home.skep("ps").ok()
+    assert home.skep("exec", "kept", "--", "cat", "precious").ok().line == "precious"
+    assert all(s["state"] in ("running", "stopped", "failed") for s in home.ps())
+    home.skep("log", "kept", "--verify").ok()
+    assert home.skep("run", "--", "echo", "next").ok().line == "next"
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c[1] != "fail"], ids=names)
+def test_kill_at_a_later_pass(home, project, case):
+    """The third pass: in the middle of a life, with other sandboxes up."""
+    point, how = case
+    assert point, "the programs list no fault points"
+    restart(home, f"{point}:{how}:3")
+    for i in range(4):
+        settled(home.skep("run", "--", "sh", "-c", f"echo {i} > f{i}", timeout=30), 125, 137)
+    restart(home, None)
+    wait_for(lambda: all(s["state"] in ("stopped", "failed") for s in home.ps()), why="no row to hang")
+    assert home.skep("run", "--", "echo", "next").ok().line == "next"
+
+
+# The kernel refuses a step: seen from outside, whatever the step is.
+SYSCALLS = ["clone3", "unshare", "mount", "pivot_root", "move_mount", "open_tree", "fsopen", "mount_setattr", "seccomp", "capset", "setns", "memfd_create"]
+
+
+@pytest.mark.parametrize("syscall", SYSCALLS)
+def test_a_system_call_of_the_setup_fails(home, syscall):
+    """strace makes every such call of skepd's children fail: the cell does not start (fail closed), or does not need it."""
+    strace = "/usr/bin/strace"
+    if not os.access(strace, os.X_OK):
+        pytest.skip("strace is not installed")
+    env = {**home.env}
+    p = subprocess.run([strace, "-f", "-qq", "-o", "/dev/null", "-e", f"trace={syscall}", "-e", f"fault={syscall}:error=EPERM", f"{home.programs}/skep", "run", "--", "sh", "-c", "grep -c . /proc/self/mountinfo; grep Seccomp: /proc/self/status; grep CapBnd /proc/self/status"], env=env, cwd=home.dir, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, check=False)
+    home.watch()
+    if p.returncode == 0:  # not needed for a cell: then the whole boundary stands without it
+        lines = p.stdout.decode().split()
+        assert "2" in lines and lines[-1].strip("0") == "", p.stdout
+    else:
+        assert p.returncode == 125 and p.stdout == b"" and len(p.stderr.splitlines()) == 1, (p.returncode, p.stdout, p.stderr)
+    if home.skepd_pid():
+        home.api("POST", "/v1/shutdown", {})
+        wait_for(lambda: not home.skepd_pid())
+    wait_for(lambda: not home.alive(), why="everything under strace to end")
+    assert home.skep("run", "--", "echo", "next").ok().line == "next"

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Limits: each one holds, leaves a limit.hit event and a plain message, and the sandbox stays usable."""
+import os
+import time
+
+import pytest
+
+from kit import find_procs, wait_for
+
+HOG = "python3 -c \"b=[]\nwhile True: b.append(bytearray(b'x'*(8<<20)))\""
+
+
+def hits(home, sid):
+    return [e for e in home.journal(sid) if e["type"] == "limit.hit"]
+
+
+def hit(home, sid, word):
+    """Waits for a limit.hit event that names the limit."""
+    return wait_for(lambda: [e for e in hits(home, sid) if word in str(e).lower()], why=f"limit.hit {word}")
+
+
+def usable(home, sid):
+    assert home.skep("exec", sid, "--", "echo", "usable").ok().line == "usable"
+
+
+def test_memory(home, skep):
+    sid = home.new("--memory", "128M")
+    r = skep("exec", sid, "--", "sh", "-c", HOG)
+    assert r.rc != 0
+    hit(home, sid, "memory")
+    usable(home, sid)
+
+
+def test_memory_counts_what_tmpfs_holds(home, skep):
+    sid = home.new("--memory", "128M")
+    r = skep("exec", sid, "--", "sh", "-c", "head -c 400M /dev/zero > /tmp/big; rm -f /tmp/big; head -c 400M /dev/zero > /dev/shm/big")
+    assert r.rc != 0
+    skep("stop", sid).ok()
+    usable(home, sid)
+
+
+def test_neighbour_and_host_stay_responsive_under_a_hog(home, skep):
+    sid, other = home.new("--memory", "256M", "--pids", "64"), home.new()
+    skep("start", other).ok()
+    x = [skep("exec", "-d", sid, "--", "sh", "-c", c).ok().line for c in (HOG, "f() { f | f & }; f; sleep 20", "yes")]
+    start = time.monotonic()
+    usable(home, other)
+    assert time.monotonic() - start < 10
+    for i in x:
+        skep("kill", i, "KILL")
+    usable(home, sid)
+
+
+def test_pids(home, skep):
+    sid = home.new("--pids", "32")
+    r = skep("exec", sid, "--", "sh", "-c", "i=0; while [ $i -lt 100 ]; do sleep 3 & i=$((i+1)); done; wait")
+    assert r.rc != 0 or "fork" in r.err.lower()
+    hit(home, sid, "pids")
+    wait_for(lambda: skep("exec", sid, "--", "true").rc == 0, 15, 0.3)
+
+
+def test_fork_bomb(home, skep):
+    sid = home.new("--pids", "100")
+    xid = skep("exec", "-d", sid, "--", "bash", "-c", ":(){ :|:& };:; sleep 30").ok().line
+    hit(home, sid, "pids")
+    skep("stop", sid).ok()
+    assert not find_procs(":(){ :|:& };:")
+    usable(home, sid)
+    assert home.exec_row(xid)["state"] == "exited"
+
+
+def test_disk(home, skep):
+    sid = home.new("--disk", "64M")
+    skep("exec", sid, "--", "sh", "-c", "head -c 400M /dev/zero > big; sleep 1; head -c 400M /dev/zero > big2", timeout=60)
+    hit(home, sid, "disk")
+    r = wait_for(lambda: (lambda x: x.rc == 0 and x)(skep("exec", sid, "--", "sh", "-c", "rm -f big big2; echo free")), 20, 0.5, "room to be made")
+    assert r.line.endswith("free")
+    usable(home, sid)
+
+
+def test_disk_in_the_home_counts_too(home, skep):
+    sid = home.new("--disk", "32M")
+    skep("exec", sid, "--", "sh", "-c", "for i in 1 2 3 4 5 6 7 8; do head -c 30M /dev/zero > ~/big$i || exit 1; sleep 0.5; done", timeout=60)
+    hit(home, sid, "disk")
+
+
+def test_sparse_file_of_2_tb(home, skep):
+    """A huge file without blocks: refused or harmless, and the neighbour does not notice."""
+    sid = home.new("--disk", "64M")
+    skep("exec", sid, "--", "truncate", "-s", "2T", "huge")
+    usable(home, sid)
+    skep("stop", sid).ok()
+    usable(home, sid)
+    skep("rm", "--force", sid).ok()
+
+
+@pytest.mark.slow
+def test_100_000_tiny_files(home, skep):
+    sid, other = home.new(), home.new()
+    p = home.popen("exec", sid, "--", "sh", "-c", "mkdir m; cd m; seq 100000 | xargs -n 5000 touch; ls | wc -l")
+    start = time.monotonic()
+    usable(home, other)
+    assert time.monotonic() - start < 10
+    out, err = p.communicate(timeout=180)
+    assert out.split() == [b"100000"], err
+    skep("rm", "--force", sid, timeout=120).ok()
+
+
+def test_log_flood(home, skep):
+    """Nobody reads: the flood goes on at its own speed, what is kept is bounded, and it can be killed."""
+    sid = home.new()
+    xid = skep("exec", "-d", sid, "--", "yes", "a flood of words").ok().line
+    wait_for(lambda: home.exec_row(xid)["bytes"]["stdout"] > 100 << 20 or output_size(home, sid) > 60 << 20, 60, why="100 MiB of flood")
+    assert output_size(home, sid) <= 160 << 20
+    skep("kill", xid, "KILL").ok()
+    usable(home, sid)
+
+
+def output_size(home, sid):
+    d = f"{home.skep_home}/sandboxes/{sid}/out"
+    return sum(os.stat(f"{d}/{n}").st_blocks * 512 for n in os.listdir(d)) if os.path.isdir(d) else 0
+
+
+def test_open_files(home, skep):
+    sid = home.new()
+    r = skep("exec", sid, "--", "sh", "-c", "ulimit -n; ulimit -Hn").ok()
+    assert max(int(x) for x in r.out.split()) <= 65536
+
+
+def test_timeout_ends_the_whole_tree(home, skep):
+    sid = home.new("--timeout", "1s")
+    start = time.monotonic()
+    r = skep("exec", sid, "--", "sh", "-c", "trap '' TERM; setsid sleep 881101 & sleep 881102; sleep 881103")
+    assert time.monotonic() - start < 8
+    assert r.rc != 0 and "time" in r.err.lower()
+    wait_for(lambda: not find_procs("88110"), 5)
+    hit(home, sid, "timeout")
+    usable(home, sid)
+
+
+def test_timeout_holds_without_skepd(home, skep):
+    sid = home.new("--timeout", "1s")
+    xid = skep("exec", "-d", sid, "--", "sleep", "881104").ok().line
+    home.kill_skepd()
+    wait_for(lambda: not find_procs("sleep\x00881104"), 8, why="skep-cell to enforce the timeout")
+    assert wait_row(home, xid)["timed_out"] is True
+
+
+def wait_row(home, xid):
+    home.skep("ps").ok()
+    return wait_for(lambda: (lambda r: r["state"] == "exited" and r)(home.exec_row(xid)))
+
+
+def test_ttl_stops_the_sandbox(home, skep):
+    sid = home.new("--ttl", "2s")
+    skep("exec", "-d", sid, "--", "sh", "-c", "echo 1 > f; sleep 881105").ok()
+    wait_for(lambda: not find_procs("sleep\x00881105"), 10, why="the sandbox to expire")
+    wait_for(lambda: not [s for s in home.ps() if s["state"] == "running"], why="the row")
+
+
+def test_ttl_holds_without_skepd(home, skep):
+    sid = home.new("--ttl", "2s")
+    skep("exec", "-d", sid, "--", "sleep", "881106").ok()
+    home.kill_skepd()
+    wait_for(lambda: not find_procs("sleep\x00881106"), 10, why="the sandbox to expire")
+
+
+def test_idle_stops_and_the_next_exec_starts_again(home, skep):
+    sid = home.new("--idle", "1s")
+    skep("exec", sid, "--", "sh", "-c", "echo kept > f").ok()
+    wait_for(lambda: home.show(sid)["state"] == "stopped", 10, why="the idle stop")
+    assert skep("exec", sid, "--", "cat", "f").ok().line == "kept"
+
+
+def test_idle_does_not_stop_a_busy_one(home, skep):
+    sid = home.new("--idle", "1s")
+    assert skep("exec", sid, "--", "sh", "-c", "sleep 2.5; echo done").ok().line == "done"
+
+
+def test_cpus(home, skep):
+    """Half a core: a busy loop of a second of wall time gets clearly less than a second of CPU."""
+    sid = home.new("--cpus", "0.5")
+    r = skep("exec", sid, "--", "python3", "-c", "import time\ne=time.monotonic()+2\nwhile time.monotonic()<e: pass\nprint(time.process_time())").ok()
+    if home.show(sid)["isolation"]["limits"].startswith("cgroup"):
+        assert float(r.line) < 1.6
+
+
+def test_limits_are_shown(home, skep):
+    s = home.show(home.new("--memory", "1G", "--pids", "99", "--disk", "2G", "--cpus", "1.5"))
+    assert (s["limits"]["memory"], s["limits"]["pids"], s["limits"]["disk"], s["limits"]["cpus_milli"]) == (1 << 30, 99, 2 << 30, 1500)
+
+
+@pytest.mark.parametrize("flag,value", [("--memory", "lots"), ("--pids", "-1"), ("--timeout", "5 parsecs"), ("--disk", ""), ("--memory", "99999999999999999999"), ("--ttl", "x"), ("--idle", "-3s")])
+def test_bad_limits(home, skep, flag, value):
+    skep("new", flag, value).fails(2, flag)
+
+
+def test_event_rate_is_bounded(home, skep):
+    """Thousands of short processes: the journal stays bounded and whole."""
+    sid = home.new()
+    skep("exec", sid, "--", "sh", "-c", "i=0; while [ $i -lt 4000 ]; do /bin/true; i=$((i+1)); done", timeout=120).ok()
+    skep("log", sid, "--verify").ok()
+    assert len(home.journal(sid)) < 20000

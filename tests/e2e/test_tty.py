@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Terminals: pty, size, resize, job control, restored afterwards, and the recording."""
+import glob
+import json
+import os
+import signal
+import time
+
+from kit import find_procs, wait_for
+
+
+def test_run_on_a_terminal_has_one(home, terminal):
+    t = terminal("run", "--", "sh", "-c", "test -t 0 && test -t 1 && test -t 2 && tty && stty size", rows=31, cols=97)
+    t.expect(r"/dev/pts/\d+\s+31 97")
+    assert t.wait() == 0
+    assert t.restored()
+
+
+def test_run_without_a_terminal_has_none(skep):
+    assert skep("run", "--", "sh", "-c", "test -t 0 || test -t 1 || test -t 2").rc == 1
+
+
+def test_exec_has_one_only_when_asked(home, terminal):
+    sid = home.new()
+    t = terminal("exec", sid, "--", "sh", "-c", "test -t 1 && echo is || echo not")
+    t.expect("not")
+    assert t.wait() == 0
+    t = terminal("exec", "-i", "-t", sid, "--", "sh", "-c", "test -t 1 && echo is || echo not")
+    t.expect("is")
+    assert t.wait() == 0
+
+
+def test_resize(home, terminal):
+    t = terminal("run", "--", "sh", "-c", 'trap "stty size; exit 0" WINCH; echo ready; while :; do sleep 0.05; done')
+    t.expect("ready")
+    t.resize(50, 132)
+    os.kill(t.proc.pid, signal.SIGWINCH)
+    t.expect("50 132")
+    assert t.wait() == 0
+
+
+def test_control_c_is_the_commands(home, terminal):
+    t = terminal("run", "--", "sh", "-c", 'trap "echo interrupted; exit 9" INT; echo ready; while :; do sleep 0.05; done')
+    t.expect("ready")
+    t.send(b"\x03")
+    t.expect("interrupted")
+    assert t.wait() == 9
+    assert t.restored()
+
+
+def test_control_c_kills_by_default(home, terminal):
+    t = terminal("run", "--", "sleep", "552201")
+    wait_for(lambda: find_procs("sleep\x00552201"))
+    time.sleep(0.3)
+    t.send(b"\x03")
+    assert t.wait() == 130
+    assert t.restored()
+
+
+def test_control_d_ends_input(home, terminal):
+    t = terminal("run", "--", "sh", "-c", "cat; echo end")
+    t.send("line\n")
+    t.expect("line.*line")
+    t.send(b"\x04")
+    t.expect("end")
+    assert t.wait() == 0
+
+
+def test_control_z_suspends_and_fg_goes_on(home, terminal):
+    """In a shell with job control on the host: ^Z stops the command inside and skep; fg continues both."""
+    t = terminal("/bin/bash", "--norc", "-i", env={"PS1": "host> "})
+    t.expect("host> ")
+    t.send("skep run -- sh -c 'echo started; cat; echo ended'\n")
+    t.expect(r"[\r\n]started")
+    t.send(b"\x1a")
+    t.expect("Stopped")
+    t.expect("host> ")
+    t.send("echo host is $((40+2))\n")
+    t.expect("host is 42")
+    t.expect("host> ")
+    t.send("fg\n")
+    t.expect("skep run")
+    t.send("typed\n")
+    t.expect("typed.*typed")
+    t.send(b"\x04")
+    t.expect("ended")
+    t.expect("host> ")
+    t.send("exit\n")
+    assert t.wait() == 0
+
+
+def test_shell_has_job_control_of_its_own(home, terminal, project):
+    sid = home.new()
+    t = terminal("shell", sid, env={"PS1": "$ "})
+    t.send("echo in $((20+1)); pwd\n")
+    t.expect("in 21")
+    t.expect(project)
+    t.send("sleep 552202\n")
+    wait_for(lambda: find_procs("sleep\x00552202"))
+    time.sleep(0.3)
+    t.send(b"\x1a")
+    t.expect("(?i)stopped")
+    t.send("kill %1; wait; echo go $((2+3))\n")
+    t.expect("go 5")
+    t.send("exit 6\n")
+    assert t.wait() == 6
+    assert t.restored()
+
+
+def test_terminal_is_restored_when_the_cell_dies(home, terminal):
+    sid = home.new()
+    home.skep("start", sid).ok()
+    pid = home.cell_pid(sid)
+    t = terminal("exec", "-i", "-t", sid, "--", "sh", "-c", "echo ready; stty raw -echo; sleep 552203")
+    t.expect("ready")
+    os.kill(pid, signal.SIGKILL)
+    assert t.wait() in (125, 137)
+    assert t.restored()
+
+
+def test_terminal_is_restored_after_sigterm_to_skep(home, terminal):
+    t = terminal("run", "--", "sh", "-c", "echo ready; sleep 552204")
+    t.expect("ready")
+    t.proc.terminate()
+    assert t.wait() != 0
+    assert t.restored()
+
+
+def test_vanished_terminal(home, terminal):
+    """The window is closed: the exec of a kept sandbox gets no input any more, and nothing spins or hangs."""
+    sid = home.new()
+    t = terminal("exec", "-i", "-t", sid, "--", "sh", "-c", "echo ready; sleep 552205")
+    t.expect("ready")
+    t.proc.send_signal(signal.SIGHUP)
+    t.wait()
+    assert home.skep("exec", sid, "--", "echo", "fine").ok().line == "fine"
+
+
+def test_summary_on_a_terminal(home, terminal, project):
+    t = terminal("run", "--", "sh", "-c", "echo x > newfile; echo y >> README")
+    t.expect("newfile")
+    assert t.wait() == 0
+
+
+def test_recording_is_asciicast(home, terminal):
+    sid = home.new()
+    t = terminal("exec", "-i", "-t", sid, "--", "sh", "-c", "printf 'h\\303\\251llo\\n'; stty size; read x; echo got $x", rows=20, cols=70)
+    t.expect("20 70")
+    t.send("input\n")
+    t.expect("got input")
+    assert t.wait() == 0
+    (cast,) = wait_for(lambda: glob.glob(f"{home.skep_home}/sandboxes/{sid}/out/*.cast"))
+    with open(cast, encoding="utf-8") as f:
+        lines = f.read().splitlines()
+    head = json.loads(lines[0])
+    assert (head["version"], head["width"], head["height"]) == (2, 70, 20)
+    events = [json.loads(x) for x in lines[1:]]
+    assert all(len(e) == 3 and e[1] in "oimr" and e[0] >= 0 for e in events)
+    assert [e[0] for e in events] == sorted(e[0] for e in events)
+    output = "".join(e[2] for e in events if e[1] == "o")
+    assert "héllo" in output and "got input" in output
+
+
+def test_recording_of_bytes_that_are_not_utf8_is_still_json(home, terminal):
+    sid = home.new()
+    t = terminal("exec", "-i", "-t", sid, "--", "sh", "-c", "printf '\\377\\376\\001\\033[31m\\n'; head -c 3000 /dev/urandom; echo fin")
+    t.expect("fin")
+    assert t.wait() == 0
+    (cast,) = glob.glob(f"{home.skep_home}/sandboxes/{sid}/out/*.cast")
+    with open(cast, encoding="utf-8") as f:
+        for x in f.read().splitlines():
+            json.loads(x)
+
+
+def test_large_output_through_a_terminal(home, terminal):
+    t = terminal("run", "--", "sh", "-c", "stty -onlcr; seq 1 100000; echo the-end")
+    t.expect("the-end", 30)
+    assert t.wait() == 0
+    assert t.restored()
+
+
+def test_many_lines_typed_at_once(home, terminal):
+    t = terminal("run", "--", "sh", "-c", "stty -echo; echo ready; n=0; while read x && [ $x != stop ]; do n=$((n+1)); done; echo $n lines")
+    t.expect("ready")
+    for i in range(0, 2000, 100):
+        t.send("".join(f"{j}\n" for j in range(i, i + 100)))
+        t.pump(0)
+    t.send("stop\n")
+    t.expect("2000 lines", 30)
+    assert t.wait() == 0
