@@ -31,13 +31,13 @@ static void mix(uint32_t h[8], const uint8_t *p)
 	}
 	memcpy(v, h, sizeof v);
 	for (int i = 0; i < 64; i++) {
-		uint32_t s1 = ror(v[4], 6) ^ ror(v[4], 11) ^ ror(v[4], 25);
-		uint32_t t1 = v[7] + s1 + ((v[4] & v[5]) ^ (~v[4] & v[6])) + K[i] + w[i];
-		uint32_t s0 = ror(v[0], 2) ^ ror(v[0], 13) ^ ror(v[0], 22);
-		uint32_t t2 = s0 + ((v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]));
-		memmove(v + 1, v, 7 * sizeof *v);
-		v[4] += t1;
-		v[0] = t1 + t2;
+		// The eight words move up by one each round: here the names move instead.
+		uint32_t *a = &v[(64 - i) & 7], *d = &v[(67 - i) & 7], *e = &v[(68 - i) & 7], *last = &v[(71 - i) & 7];
+		uint32_t b = v[(65 - i) & 7], c = v[(66 - i) & 7], f = v[(69 - i) & 7], g = v[(70 - i) & 7];
+		uint32_t s1 = ror(*e, 6) ^ ror(*e, 11) ^ ror(*e, 25), s0 = ror(*a, 2) ^ ror(*a, 13) ^ ror(*a, 22);
+		uint32_t t1 = *last + s1 + ((*e & f) ^ (~*e & g)) + K[i] + w[i];
+		*d += t1;
+		*last = t1 + s0 + ((*a & b) ^ (*a & c) ^ (b & c));
 	}
 	for (int i = 0; i < 8; i++)
 		h[i] += v[i];

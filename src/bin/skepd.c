@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// skepd [--foreground] [--ready-fd N]: the daemon of one SKEP_HOME.
+// skepd [--foreground] [--ready-fd N] | --help | --faults: the daemon of one SKEP_HOME.
 //
 // Order: listen under a private name, take the lock, put the socket in its place, then open the state. So a
 // client whose own skepd lost the race finds the winner's socket at once and merely waits for its answer.
@@ -7,6 +7,7 @@
 #include "backend/backend.h"
 #include "base/fault.h"
 #include "base/fs.h"
+#include "base/home.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/proc.h"
@@ -96,14 +97,10 @@ static int find_user(struct daemon *d, struct err *e)
 
 static int find_skep_home(struct daemon *d, struct err *e)
 {
-	const char *given = getenv("SKEP_HOME"), *state = absolute_env("XDG_STATE_HOME");
-	if (given && given[0] && given[0] != '/')
-		return err_set(e, ERR_INVALID, "SKEP_HOME must be an absolute path");
-	auto_free char *path = given && given[0] ? xstrdup(given)
-			       : state		 ? xasprintf("%s/skep", state)
-			       : !geteuid()	 ? xstrdup("/var/lib/skep")
-						 : xasprintf("%s/.local/state/skep", d->home);
+	auto_free char *path = home_dir(d->home, e);
 	struct stat st;
+	if (!path)
+		return -1;
 	if (fs_mkdirs(AT_FDCWD, path, 0700, e))
 		return err_wrap(e, "SKEP_HOME");
 	d->skep_home = realpath(path, NULL);
@@ -322,13 +319,29 @@ static void daemon_done(struct daemon *d)
 	close_fd(&d->lock); // last: the next skepd may take our place now
 }
 
+static const char usage[] = "usage: skepd [--foreground] [--ready-fd N]\n";
+
+// What is answered without becoming a daemon.
+static bool only_asked(int argc, char **argv)
+{
+	if (argc == 2 && !strcmp(argv[1], "--faults"))
+		fault_list();
+	else if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")))
+		fputs(usage, stdout);
+	else
+		return false;
+	return true;
+}
+
 int main(int argc, char **argv)
 {
+	if (only_asked(argc, argv))
+		return 0;
 	struct daemon d = {.ready_fd = -1, .run_dir = -1, .lock = -1, .listen_fd = -1, .signals.fd = -1};
 	log_init("skepd", LOG_INFO);
 	fault_init();
 	if (parse_args(&d, argc, argv)) {
-		fputs("usage: skepd [--foreground] [--ready-fd N]\n", stderr);
+		fputs(usage, stderr);
 		return 2;
 	}
 	umask(077);

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -99,13 +100,9 @@ int cell_build(struct cell *c, struct frame *f, struct err *e)
 		return err_set(e, ERR_BUG, "a %s slot was given a %s spec", profile_name(c->profile), profile_name(c->spec.profile));
 	if (c->spec.strict && is_supervised(c))
 		return err_set(e, ERR_DENIED, "min_isolation strict needs cgroup limits, and this host gives none (see: skep doctor)");
-	if (c->has_cgroup && cgroup_set_limits(&c->cgroup, &c->spec.limits, e))
+	if (c->has_cgroup && memcmp(&c->spec.limits, &LIMITS_DEFAULT, sizeof c->spec.limits) &&
+	    cgroup_set_limits(&c->cgroup, &c->spec.limits, e)) // the slot came with the default ones
 		return -1;
-	struct cgroup_usage before;
-	if (c->has_cgroup && !cgroup_usage(&c->cgroup, &before, e)) { // what earlier cells of the seat met
-		c->oom_seen = before.oom_kills;
-		c->pids_seen = before.pids_hits;
-	}
 	if (check_place(c, e) || take_over_layer(c, e))
 		return -1;
 	if (!chan_send(&c->init, M_BUILD, is_supervised(c), 0, f->p, f->n) || send_sources(c, e))
@@ -177,6 +174,8 @@ static void on_init_error(struct cell *c, struct frame *f)
 		build_failed(c, &e);
 }
 
+static void say_goodbye(struct cell *c);
+
 static void on_changes(struct cell *c, struct frame *f)
 {
 	struct wire w = {.p = f->p, .n = f->n};
@@ -184,6 +183,10 @@ static void on_changes(struct cell *c, struct frame *f)
 	strv_free(c->changed);
 	c->changed = wire_get_strv(&w);
 	c->walk_done = !w.bad;
+	// Every process but pid 1 is dead. What is left is the kernel's work of taking namespaces apart, a millisecond
+	// that a sandbox which goes anyway need not wait for.
+	if (c->stage == CELL_ENDING && c->spec.remove_if_clean && c->walk_done && !c->pending)
+		say_goodbye(c);
 }
 
 void cell_on_init_frame(struct chan *ch, struct frame *f)
@@ -287,25 +290,32 @@ static bool is_empty_dir(const char *layer, const char *part)
 	return empty;
 }
 
-// The next sandbox may have it: nothing was ever written to it.
-static bool is_untouched(const struct cell *c)
-{
-	return c->has && c->walk_done && is_empty_dir(c->spec.layer, "ws") && is_empty_dir(c->spec.layer, "home") &&
-	       is_empty_dir(c->spec.layer, "root");
-}
-
-// Out of the way in one step; emptying it takes the file system a hundred times longer, and is done by the nursery at
-// skepd's request (or by gc, should nobody ask).
+// Out of sight in one step, as soon as nothing can write to it any more.
 static void remove_layer(struct cell *c)
 {
 	struct err e;
 	const char *slash = strrchr(c->spec.layer, '/');
-	auto_free char *gone = xasprintf("%.*s/%s%s", (int)(slash - c->spec.layer), c->spec.layer,
-					 is_untouched(c) ? ".spare/" : ".gone-", slash + 1);
-	if (fault(FAULT_CELL_REMOVE, &e) || (rename(c->spec.layer, gone) && err_sys(&e, "remove %s", c->spec.layer))) {
+	c->ending_layer = xasprintf("%.*s/.ending-%s", (int)(slash - c->spec.layer), c->spec.layer, slash + 1);
+	if (fault(FAULT_CELL_REMOVE, &e) || (rename(c->spec.layer, c->ending_layer) && err_sys(&e, "remove %s", c->spec.layer))) {
 		log_line(LOG_WARN, "%s: %s", c->spec.sandbox, e.msg);
 		c->remove_layer = false;
 	}
+}
+
+// Nobody waits any more, and nothing has it mounted. One that was never written to is for the next sandbox; to empty
+// the other kind takes the file system a hundred times longer than the rename.
+static void dispose_layer(struct cell *c)
+{
+	struct err e;
+	const char *layer = c->ending_layer;
+	const char *slash = strrchr(layer, '/');
+	auto_free char *spare = xasprintf("%.*s/.spare/%s", (int)(slash - layer), layer, slash + strlen("/.ending-"));
+	bool untouched = c->has && is_empty_dir(layer, "ws") && is_empty_dir(layer, "home") && is_empty_dir(layer, "root");
+	if (untouched && !rename(layer, spare))
+		return;
+	setpriority(PRIO_PROCESS, 0, 10);
+	if (fs_remove_tree(AT_FDCWD, layer, &e))
+		log_line(LOG_WARN, "%s: %s", c->spec.sandbox, e.msg); // gc finds it
 }
 
 static void tell_skepd(struct cell *c)
@@ -328,6 +338,8 @@ static _Noreturn void leave(struct cell *c)
 	// With a daemon there the group waits for the seat's next cell; without, nobody would ever clear it away.
 	if (c->has_cgroup && !c->control && cgroup_close_remove(&c->cgroup, &e))
 		log_line(LOG_WARN, "%s: %s", c->spec.sandbox, e.msg);
+	if (c->remove_layer)
+		dispose_layer(c);
 	_exit(0);
 }
 
@@ -342,17 +354,17 @@ static void exit_late(struct timer *t)
 
 void cell_maybe_exit(struct cell *c)
 {
-	if (c->stage == CELL_GONE && !client_waiting(c))
+	if (c->stage == CELL_GONE && c->init_ended && !client_waiting(c))
 		leave(c);
 }
 
-static void cell_gone(struct cell *c)
+// The last words: after them the journal is free for skepd and the sandbox is where it said it would be.
+static void say_goodbye(struct cell *c)
 {
 	struct err e;
 	if (!c->gone_reason)
 		c->gone_reason = xstrdup("died: pid 1 of the cell was killed");
 	c->stage = CELL_GONE;
-	loop_del(&c->loop, &c->notify);
 	for (struct sx *x = c->execs; x; x = x->next)
 		if (!x->ended) {
 			x->result.reason = x->result.reason ? x->result.reason : xstrdup("its cell ended");
@@ -370,9 +382,6 @@ static void cell_gone(struct cell *c)
 	// What is still owed to an attached client is given to it, for a while; then we are gone.
 	for (struct client *cl = c->clients; cl; cl = cl->next)
 		client_pump(cl);
-	c->ending.fn = exit_late;
-	timer_set(&c->loop, &c->ending, 10000);
-	cell_maybe_exit(c);
 }
 
 void cell_on_init_exit(struct watch *w, uint32_t events)
@@ -394,8 +403,13 @@ void cell_on_init_exit(struct watch *w, uint32_t events)
 		err_set(&e, ERR_SYSTEM, "the cell died while it was built");
 		build_failed(c, &e);
 	}
+	c->init_ended = true;
+	loop_del(&c->loop, &c->notify);
 	if (c->stage != CELL_GONE)
-		cell_gone(c);
+		say_goodbye(c);
+	c->ending.fn = exit_late;
+	timer_set(&c->loop, &c->ending, LIMIT_TICKET_MS);
+	cell_maybe_exit(c);
 }
 
 int cell_pause(struct cell *c, bool on, struct err *e)

@@ -70,6 +70,7 @@ struct cell {
 	struct chan init;
 	struct watch init_end, listen, notify;
 	ino_t socket_ino;
+	char socket_name[ID_SIZE + 16]; // in run/cells; until there is a sandbox, the slot's own
 	int init_pidfd;
 	struct client *control; // skepd, when it is there
 	struct client *clients;
@@ -78,7 +79,8 @@ struct cell {
 	struct journal journal;
 	int sandbox_dir, out_dir;
 	struct cgroup cgroup;
-	bool has_cgroup, paused, remove_layer, walk_done;
+	bool has_cgroup, paused, remove_layer, walk_done, init_ended;
+	char *ending_layer; // what the layer is called while it goes
 	uint32_t pending;
 	char **changed;
 	char *gone_reason;
@@ -116,8 +118,10 @@ void cell_maybe_exit(struct cell *c); // when gone and nobody is owed anything
 int cell_pause(struct cell *c, bool on, struct err *e) MUST_USE;
 
 // control.c
-int control_listen(struct cell *c, struct err *e) MUST_USE;
+int control_bind(struct cell *c, struct err *e) MUST_USE;	  // when the slot is made
+int control_listen(struct cell *c, struct err *e) MUST_USE; // when it has its sandbox
 void control_unlisten(struct cell *c);
+void control_sweep(int cells_dir); // sockets of slots whose process was killed
 void control_frame(struct client *cl, struct frame *f);
 void control_send_up(struct cell *c, uint32_t id);
 void control_send_err(struct chan *ch, uint32_t id, const struct err *e);

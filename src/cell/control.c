@@ -5,35 +5,72 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/proc.h"
+#include "base/str.h"
 #include "cell/cell_int.h"
 #include "model/msg.h"
+#include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-int control_listen(struct cell *c, struct err *e)
+// A file is made now, and only gets its name when somebody waits.
+int control_bind(struct cell *c, struct err *e)
 {
-	auto_free char *name = xasprintf("%s.sock", c->spec.sandbox);
-	if (fault(FAULT_CELL_SOCKET, e))
-		return -1;
-	int fd = fs_unix_listen(c->nursery->cells_dir, name, e);
+	struct stat st;
+	if (fmt_to(c->socket_name, sizeof c->socket_name, ".slot-%u-%d", c->seat.n, (int)getpid()))
+		return err_set(e, ERR_BUG, "socket name");
+	int fd = fs_unix_listen(c->nursery->cells_dir, c->socket_name, e);
 	if (fd < 0)
 		return -1;
-	struct stat st;
-	if (!fstatat(c->nursery->cells_dir, name, &st, AT_SYMLINK_NOFOLLOW))
-		c->socket_ino = st.st_ino;
 	c->listen.fn = client_accept;
-	return loop_add(&c->loop, &c->listen, fd, LOOP_IN, e);
+	if (loop_add(&c->loop, &c->listen, fd, LOOP_IN, e))
+		return -1;
+	if (fstatat(c->nursery->cells_dir, c->socket_name, &st, AT_SYMLINK_NOFOLLOW))
+		return err_sys(e, "socket of the cell");
+	c->socket_ino = st.st_ino;
+	return 0;
+}
+
+void control_sweep(int cells_dir)
+{
+	int fd = openat(cells_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *ent;
+	while (d && (ent = readdir(d))) {
+		const char *dash = strrchr(ent->d_name, '-');
+		uint64_t pid;
+		if (str_has_prefix(ent->d_name, ".slot-") && dash && !str_to_u64(str_of(dash + 1), 1, INT32_MAX, &pid) &&
+		    kill((pid_t)pid, 0) && errno == ESRCH)
+			unlinkat(cells_dir, ent->d_name, 0);
+	}
+	if (d)
+		closedir(d);
+}
+
+int control_listen(struct cell *c, struct err *e)
+{
+	char name[sizeof c->socket_name];
+	if (fault(FAULT_CELL_SOCKET, e))
+		return -1;
+	if (fmt_to(name, sizeof name, "%s.sock", c->spec.sandbox))
+		return err_set(e, ERR_BUG, "socket name");
+	if (renameat(c->nursery->cells_dir, c->socket_name, c->nursery->cells_dir, name))
+		return err_sys(e, "socket of the cell");
+	memcpy(c->socket_name, name, sizeof name);
+	return 0;
 }
 
 // Only our own: the sandbox's next cell may have put its socket there while we were serving a late client.
 void control_unlisten(struct cell *c)
 {
-	auto_free char *name = xasprintf("%s.sock", c->spec.sandbox);
 	struct stat st;
-	if (c->listen.fd >= 0 && !fstatat(c->nursery->cells_dir, name, &st, AT_SYMLINK_NOFOLLOW) && st.st_ino == c->socket_ino)
-		unlinkat(c->nursery->cells_dir, name, 0);
+	if (c->listen.fd >= 0 && !fstatat(c->nursery->cells_dir, c->socket_name, &st, AT_SYMLINK_NOFOLLOW) &&
+	    st.st_ino == c->socket_ino)
+		unlinkat(c->nursery->cells_dir, c->socket_name, 0);
 }
 
 void control_send_err(struct chan *ch, uint32_t id, const struct err *e)

@@ -82,6 +82,7 @@ static void sweep_fresh(void)
 		if (str_has_prefix(ent->d_name, FRESH) && !str_has_prefix(ent->d_name, ours) &&
 		    fs_remove_tree(dirfd(d), ent->d_name, &e))
 			log_line(LOG_WARN, "%s", e.msg);
+	control_sweep(self.n.cells_dir);
 	_exit(0);
 }
 

@@ -110,6 +110,18 @@ static _Noreturn void inside(const struct cell *cell, int fd)
 
 // --- outside ---
 
+// By the names the kernel gives them; a general walk takes ten times as many calls.
+static int clear_scratch(int layer, const char *work, struct err *e)
+{
+	static const char *const names[] = {"/incompat/volatile/dirty", "/incompat/volatile", "/incompat", ""};
+	for (size_t i = 0; i < countof(names); i++) {
+		auto_free char *path = xasprintf("%s%s", work, names[i]);
+		if (unlinkat(layer, path, i ? AT_REMOVEDIR : 0) && errno != ENOENT)
+			return fs_remove_tree(layer, work, e);
+	}
+	return 0;
+}
+
 // One that a sandbox left as empty as it got it: only the overlay's scratch directories have to go.
 static bool take_spare(const struct cell *c)
 {
@@ -126,7 +138,7 @@ static bool take_spare(const struct cell *c)
 	if (!got)
 		return false;
 	auto_fd int layer = fs_open(AT_FDCWD, c->fresh_layer, O_RDONLY | O_DIRECTORY, 0, &e);
-	return layer >= 0 && !fs_remove_tree(layer, "work/ws/work", &e) && !fs_remove_tree(layer, "work/home/work", &e);
+	return layer >= 0 && !clear_scratch(layer, "work/ws/work", &e) && !clear_scratch(layer, "work/home/work", &e);
 }
 
 static int make_layer(const struct cell *c, struct err *e)
@@ -240,6 +252,11 @@ static int open_cgroup(struct cell *c, struct err *e)
 	if (seat_group(c->nursery, &c->seat, &c->cgroup, e))
 		return -1;
 	c->has_cgroup = true;
+	struct cgroup_usage before; // what earlier cells of the seat met is not ours
+	if (cgroup_usage(&c->cgroup, &before, e) || cgroup_set_limits(&c->cgroup, &LIMITS_DEFAULT, e))
+		return -1;
+	c->oom_seen = before.oom_kills;
+	c->pids_seen = before.pids_hits;
 	return 0;
 }
 
@@ -256,7 +273,7 @@ static int set_up(struct cell *c, int control, struct err *e)
 	c->control->control = c->control->greeted = true;
 	if (c->fresh_layer && make_layer(c, e))
 		return -1;
-	if (open_cgroup(c, e) || start_inside(c, e))
+	if (control_bind(c, e) || open_cgroup(c, e) || start_inside(c, e))
 		return -1;
 	c->init.on_frame = cell_on_init_frame;
 	c->init.on_close = cell_on_init_close;
@@ -280,6 +297,7 @@ _Noreturn void slot_main(const struct nursery *n, int control, enum profile prof
 			control_send_err(&c.control->chan, 0, &e);
 		if (c.init_pid > 0)
 			kill(c.init_pid, SIGKILL);
+		control_unlisten(&c);
 		if (c.has_cgroup && cgroup_close_remove(&c.cgroup, &e))
 			_exit(2);
 		_exit(1);

@@ -104,17 +104,29 @@ static bool is_at_or_below(const char *path, const char *dir)
 	return *dir && str_has_prefix(path, dir) && (!path[n] || path[n] == '/');
 }
 
+const char *api_pick(const json_t *boxes, const char *cwd)
+{
+	size_t i;
+	json_t *s;
+	json_array_foreach(boxes, i, s)
+	{
+		const json_t *pending = json_object_get(s, "pending");
+		bool clean = json_is_integer(pending) && !json_integer_value(pending);
+		if (!clean && is_at_or_below(cwd, json_str(s, "repo")))
+			return json_str(s, "id");
+	}
+	return NULL;
+}
+
 char *api_default_id(struct api *a, struct err *e)
 {
 	auto_free char *cwd = getcwd(NULL, 0);
 	auto_json json_t *j = api_json(a, "GET", "/v1/sandboxes", NULL, e);
 	if (!j)
 		return NULL;
-	size_t i;
-	json_t *s;
-	json_array_foreach(json_object_get(j, "sandboxes"), i, s) // newest first
-		if (cwd && json_u64(s, "pending") &&
-		    is_at_or_below(cwd, json_str(s, "repo"))) return xstrdup(json_str(s, "id"));
+	const char *id = cwd ? api_pick(json_object_get(j, "sandboxes"), cwd) : NULL;
+	if (id)
+		return xstrdup(id);
 	err_set(e, ERR_NOT_FOUND, "no sandbox of this directory has pending changes (name one; skep ps lists them)");
 	return NULL;
 }

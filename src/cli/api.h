@@ -22,5 +22,8 @@ int api_bytes(struct api *a, const char *path, struct http_reply *out, struct er
 // "PREFIX/ID/SUFFIX" with ID encoded. SUFFIX may be NULL or carry a query. Owned.
 char *api_path(const char *prefix, const char *id, const char *suffix);
 
-// The newest sandbox of this directory with pending changes: what an omitted ID means. Owned.
+// What an omitted ID means: the newest sandbox of this directory with pending changes. While a cell runs they are not
+// known, which counts as some: the default must not change to an older sandbox under its user. Owned.
 char *api_default_id(struct api *a, struct err *e) MUST_USE;
+// The same, out of sandboxes newest first. Borrowed from them; NULL = none.
+const char *api_pick(const json_t *boxes, const char *cwd);

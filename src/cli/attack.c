@@ -5,6 +5,7 @@
 #include "cli/attack.h"
 
 #include "base/fs.h"
+#include "base/home.h"
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/str.h"
@@ -173,7 +174,7 @@ static int prepare(struct attack *a)
 	auto_buf struct buf b = BUF_INIT(TEXT_MAX);
 	struct err *e = a->e;
 	a->program = home_program("skep-attack", e);
-	auto_free char *home = home_dir(e);
+	auto_free char *home = home_dir(getenv("HOME"), e);
 	if (!a->program || !home || make_places(a))
 		return -1;
 	int rc = on_host(a, "host-prepare", a->host, &b);

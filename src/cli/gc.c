@@ -18,25 +18,18 @@ static const struct opt gc_opts[] = {
 static int gc_table(const json_t *items, bool dry_run)
 {
 	auto_buf struct buf b = BUF_INIT(HTTP_BODY_MAX);
-	struct table t = {.n_cols = 4};
-	uint64_t total = 0;
+	struct table t = {.n_cols = 3};
 	size_t i;
 	json_t *item;
 	json_array_foreach(items, i, item)
 	{
-		auto_buf struct buf size = BUF_INIT(64);
 		bool done = json_is_true(json_object_get(item, "done"));
-		out_size(&size, json_u64(item, "bytes"));
 		table_add(&t, done ? "removed" : dry_run ? "would go" : "left");
 		table_add(&t, json_str(item, "what"));
-		table_add(&t, buf_cstr(&size));
 		table_add(&t, json_str(item, "why"));
-		total += done || dry_run ? json_u64(item, "bytes") : 0;
 	}
 	table_print(&t, &b);
-	buf_fmt(&b, "%zu item%s, ", json_array_size(items), json_array_size(items) == 1 ? "" : "s");
-	out_size(&b, total);
-	buf_byte(&b, '\n');
+	buf_fmt(&b, "%zu item%s\n", json_array_size(items), json_array_size(items) == 1 ? "" : "s");
 	return out_flush(&b);
 }
 

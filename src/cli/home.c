@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/home.h"
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/str.h"
@@ -18,33 +19,6 @@
 #define START_MS 10000 // for skepd to say it is ready
 #define WINNER_MS 5000 // for another client's skepd to listen
 #define READY_FD 3
-
-static char *absolute(const char *path, struct err *e)
-{
-	if (path[0] == '/')
-		return xstrdup(path);
-	auto_free char *cwd = getcwd(NULL, 0);
-	if (!cwd) {
-		err_sys(e, "current directory");
-		return NULL;
-	}
-	return xasprintf("%s/%s", cwd, path);
-}
-
-char *home_dir(struct err *e)
-{
-	const char *set = getenv("SKEP_HOME"), *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-	if (set && *set)
-		return absolute(set, e);
-	if (!geteuid())
-		return xstrdup("/var/lib/skep");
-	if (state && *state == '/')
-		return xasprintf("%s/skep", state);
-	if (home && *home == '/')
-		return xasprintf("%s/.local/state/skep", home);
-	err_set(e, ERR_INVALID, "HOME is not set (set HOME or SKEP_HOME)");
-	return NULL;
-}
 
 char *home_program(const char *name, struct err *e)
 {
@@ -145,6 +119,7 @@ static int wait_ready(int fd, struct err *e)
 	if (!b.n)
 		return 0;
 	b.p[b.n] = 0;
+	b.p[strcspn(b.p, "\n")] = 0; // it ends its message with a line end
 	return err_set(e, ERR_UNAVAILABLE, "skepd can not start: %s", b.p + 1);
 }
 
@@ -192,7 +167,7 @@ int home_connect_skepd(struct err *e)
 	const char *host = getenv("SKEP_HOST");
 	if (host && *host)
 		return connect_host(host, e);
-	auto_free char *home = home_dir(e);
+	auto_free char *home = home_dir(getenv("HOME"), e);
 	if (!home)
 		return -1;
 	auto_free char *sock = xasprintf("%s/run/skepd.sock", home);

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where things are: SKEP_HOME, our sister programs, and skepd's socket, which starts skepd if need be.
+// Where things are: our sister programs, and skepd's socket, which starts skepd if need be.
 #pragma once
 #include "base/err.h"
 
-// SKEP_HOME, else $XDG_STATE_HOME/skep, else ~/.local/state/skep; for root /var/lib/skep. Absolute, owned.
-char *home_dir(struct err *e) MUST_USE;
 // A program of ours: beside this one, else in ../libexec/skep. Owned.
 char *home_program(const char *name, struct err *e) MUST_USE;
 // A socket at an absolute path of any length.

@@ -4,8 +4,8 @@
 #include "base/mem.h"
 #include "cli/api.h"
 #include "cli/out.h"
+#include "cli/request.h"
 #include "cli/verbs.h"
-#include <stdlib.h>
 
 struct image_opts {
 	bool json, quiet;
@@ -27,7 +27,7 @@ static const struct opt import_opts[] = {
 static void ls_row(struct table *t, const json_t *image)
 {
 	auto_buf struct buf size = BUF_INIT(64);
-	out_size(&size, json_u64(image, "size"));
+	out_size(&size, json_u64(image, "bytes"));
 	table_add(t, json_str(image, "id"));
 	table_add(t, json_str(image, "name"));
 	table_add(t, buf_cstr(&size));
@@ -69,11 +69,9 @@ static int import_run(const struct call *c)
 	auto_api struct api a = API_CLOSED;
 	auto_buf struct buf body = BUF_INIT(64 << 10);
 	struct jsonw w = {.b = &body};
-	auto_free char *source = realpath(c->words[0], NULL);
-	if (!source) {
-		err_sys(&e, "%s", c->words[0]);
+	auto_free char *source = request_path("", c->words[0], &e);
+	if (!source)
 		return out_fail(c, &e);
-	}
 	jw_open(&w, '{');
 	jw_kstr(&w, "source", source);
 	jw_kstr(&w, "name", o->name);

@@ -10,7 +10,7 @@ struct rm_opts {
 };
 
 static const struct opt rm_opts[] = {
-	FLAG(AT(struct rm_opts, force), "force", 'f', "also with changes that were not reviewed"),
+	FLAG(AT(struct rm_opts, force), "force", 'f', "also with pending changes"),
 	FLAG(AT(struct rm_opts, all), "all", 0, "every sandbox"),
 	OPTS_END,
 };

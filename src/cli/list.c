@@ -189,7 +189,8 @@ static void show_members(struct table *t, const char *label, const json_t *o)
 	}
 }
 
-static void show_limit(struct table *t, const char *label, const char *name, uint64_t v, bool bytes)
+// how: what is to be said about a limit that is set.
+static void show_limit(struct table *t, const char *name, uint64_t v, bool bytes, const char *how)
 {
 	auto_buf struct buf b = BUF_INIT(256);
 	buf_fmt(&b, "%s ", name);
@@ -199,19 +200,22 @@ static void show_limit(struct table *t, const char *label, const char *name, uin
 		out_size(&b, v);
 	else
 		buf_fmt(&b, "%llu", (unsigned long long)v);
-	show_row(t, label, buf_cstr(&b));
+	buf_str(&b, v ? how : "");
+	show_row(t, "", buf_cstr(&b));
 }
 
-static void show_limits(struct table *t, const json_t *l)
+// Who enforces them depends on the host (docs/limits.md); before the first cell it is not known.
+static void show_limits(struct table *t, const json_t *l, const json_t *isolation)
 {
-	uint64_t cpus = json_u64(l, "cpus_milli");
-	auto_free char *text = cpus ? xasprintf("cpus %llu.%03llu", (unsigned long long)(cpus / 1000),
-						(unsigned long long)(cpus % 1000))
-				    : xstrdup("cpus not limited");
-	show_row(t, "limits", text);
-	show_limit(t, "", "memory", json_u64(l, "memory"), true);
-	show_limit(t, "", "disk", json_u64(l, "disk"), true);
-	show_limit(t, "", "pids", json_u64(l, "pids"), false);
+	bool supervised = !strcmp(json_str(isolation, "limits"), "supervised");
+	auto_buf struct buf cpus = BUF_INIT(256);
+	out_cpus(&cpus, json_u64(l, "cpus_milli"));
+	if (json_u64(l, "cpus_milli") && supervised)
+		buf_str(&cpus, " (not enforced here)");
+	show_row(t, "limits", buf_cstr(&cpus));
+	show_limit(t, "memory", json_u64(l, "memory"), true, supervised ? " (watched, not enforced)" : "");
+	show_limit(t, "disk", json_u64(l, "disk"), true, " (watched)");
+	show_limit(t, "pids", json_u64(l, "pids"), false, "");
 }
 
 static void show_mounts(struct table *t, const json_t *mounts)
@@ -221,8 +225,9 @@ static void show_mounts(struct table *t, const json_t *mounts)
 	json_array_foreach(mounts, i, m)
 	{
 		bool rw = json_is_true(json_object_get(m, "writable"));
-		auto_free char *row = xasprintf("%s at %s, %s", json_str(m, "src"), json_str(m, "dst"),
-						rw ? "writable" : "read-only");
+		const char *src = json_str(m, "src"), *dst = json_str(m, "dst"); // no src: an empty file covers it
+		auto_free char *row = *src ? xasprintf("%s at %s, %s", src, dst, rw ? "writable" : "read-only")
+					   : xasprintf("hidden: %s", dst);
 		show_row(t, i ? "" : "mounts", row);
 	}
 }
@@ -242,7 +247,7 @@ static int show_table(const json_t *s)
 	show_members(&t, "base", json_object_get(s, "base"));
 	show_members(&t, "labels", json_object_get(s, "labels"));
 	show_mounts(&t, json_object_get(s, "mounts"));
-	show_limits(&t, json_object_get(s, "limits"));
+	show_limits(&t, json_object_get(s, "limits"), json_object_get(s, "isolation"));
 	show_members(&t, "isolation", json_object_get(s, "isolation"));
 	table_print(&t, &b);
 	return out_flush(&b);

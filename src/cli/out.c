@@ -83,6 +83,19 @@ void out_size(struct buf *b, uint64_t bytes)
 		buf_fmt(b, "%llu %s", (unsigned long long)v, units[u]);
 }
 
+void out_cpus(struct buf *b, uint64_t milli)
+{
+	if (!milli) {
+		buf_str(b, "cpus not limited");
+		return;
+	}
+	buf_fmt(b, "cpus %llu.%03llu", (unsigned long long)(milli / 1000), (unsigned long long)(milli % 1000));
+	while (b->p[b->n - 1] == '0')
+		b->p[--b->n] = 0;
+	if (b->p[b->n - 1] == '.')
+		b->p[--b->n] = 0;
+}
+
 void out_age(struct buf *b, uint64_t ms)
 {
 	uint64_t s = ms / 1000;

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cli/home.h"
+#include "cli/out.h"
 #include "cli/sink.h"
 #include "cli/term.h"
 #include "model/msg.h"
@@ -26,6 +27,7 @@
 #define READ_CHUNK (256u << 10)
 #define STDIN_CHUNK (128u << 10)
 #define DATA_HEAD (FRAME_HEAD + 8u) // frame header and offset
+#define HITS_MAX 32		    // different messages shown
 #define LAST_WORDS_MS 1000	    // to get a signal out before we stop or die
 
 struct pump {
@@ -53,6 +55,7 @@ void pump_result_done(struct pump_result *r)
 {
 	exec_result_done(&r->exit);
 	strv_free(r->changes);
+	strv_free(r->hits);
 	*r = (struct pump_result){0};
 }
 
@@ -285,6 +288,30 @@ static int on_changes(struct pump *p, struct wire *w)
 	return 0;
 }
 
+static bool was_told(char *const *told, const char *msg)
+{
+	for (; told && *told; told++)
+		if (!strcmp(*told, msg))
+			return true;
+	return false;
+}
+
+// The cell says which limit was hit while the command still runs, or just before it dies of it.
+static int on_hit(struct pump *p, struct wire *w)
+{
+	auto_free char *limit = wire_get_str(w), *msg = wire_get_str(w);
+	if (w->bad || !limit || !msg)
+		return malformed(p);
+	if (!p->s->hits || was_told(p->r->hits, msg) || strv_len(p->r->hits) >= HITS_MAX)
+		return 0;
+	strv_add(&p->r->hits, msg);
+	auto_buf struct buf b = BUF_INIT(8192);
+	buf_str(&b, "skep: ");
+	out_text(&b, msg);
+	buf_str(&b, p->s->tty && !p->exited ? "\r\n" : "\n"); // a raw terminal does not return by itself
+	return sink_put(sink_of(p, 2), b.p, b.n, p->e) ? sink_failed(p) : 0;
+}
+
 static int on_refusal(struct pump *p, struct wire *w)
 {
 	uint32_t kind = wire_get_u32(w);
@@ -312,6 +339,8 @@ static int on_frame(struct pump *p, const struct frame *f)
 		return 0;
 	case M_EXIT:
 		return on_ended(p, &w);
+	case M_HIT:
+		return on_hit(p, &w);
 	case M_CHANGES:
 		return on_changes(p, &w);
 	case M_DONE:

@@ -12,6 +12,7 @@ struct pump_spec {
 	bool join;		     // others may have been attached before
 	bool to_end;		     // the cell ends with the exec: wait for its last words, what changed
 	bool marks;		     // bytes that were not kept are told on stderr
+	bool hits;		     // limits that were hit are told on stderr, each message once
 	uint64_t out_from, err_from; // first byte wanted
 };
 
@@ -21,6 +22,7 @@ struct pump_result {
 	uint32_t n_changes; // with has_changes: the cell ended with the exec
 	char **changes;	    // "M path"; not all when there are many
 	bool has_changes, removed;
+	char **hits; // messages told
 };
 void pump_result_done(struct pump_result *r);
 

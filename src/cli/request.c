@@ -14,11 +14,12 @@
 
 extern char **environ;
 
-// What a command inside may know of the caller's environment without being told with --env.
+// What a command inside may know of the caller's environment without being told with --env. skepd has the same
+// list (engine/env.c) and the last word.
 static bool is_shared(const char *kv)
 {
-	static const char *const names[] = {"TERM=", "COLORTERM=", "LANG=",	   "LANGUAGE=", "LC_",
-					    "TZ=",   "NO_COLOR=",  "FORCE_COLOR=", "CLICOLOR=", "CLICOLOR_FORCE="};
+	static const char *const names[] = {"TERM=",	 "COLORTERM=",	 "LANG=",     "LANGUAGE=",	 "LC_", "TZ=",
+					    "NO_COLOR=", "FORCE_COLOR=", "CLICOLOR=", "CLICOLOR_FORCE=", "CI="};
 	for (size_t i = 0; i < countof(names); i++)
 		if (str_has_prefix(kv, names[i]))
 			return str_is_utf8(kv, strlen(kv));
@@ -158,6 +159,30 @@ int request_job(struct buf *b, char *const *argv, bool want_stdin, struct err *e
 	return 0;
 }
 
+char *request_path(const char *label, const char *path, struct err *e)
+{
+	char *real = realpath(path, NULL);
+	if (real)
+		return real;
+	bool absent = errno == ENOENT || errno == ENOTDIR;
+	err_sys(e, "%s%.200s", label, path);
+	e->kind = absent ? ERR_NOT_FOUND : e->kind;
+	return NULL;
+}
+
+// scheme://… or host:path. Whether one can be used is for skepd to say.
+static bool is_url(const char *s)
+{
+	const char *colon = strchr(s, ':');
+	return strstr(s, "://") || (s[0] != '/' && colon && !memchr(s, '/', (size_t)(colon - s)));
+}
+
+static char *repo_path(const char *repo, struct err *e)
+{
+	char *real = request_path("--repo ", repo, e);
+	return real || !is_url(repo) ? real : xstrdup(repo);
+}
+
 // DIR[:PATH][:ro|:rw]
 static int put_mount(struct jsonw *w, const char *spec, struct err *e)
 {
@@ -168,9 +193,9 @@ static int put_mount(struct jsonw *w, const char *spec, struct err *e)
 	char *dst = strchr(s, ':');
 	if (dst)
 		*dst++ = 0;
-	auto_free char *src = realpath(s, NULL);
+	auto_free char *src = request_path("--mount ", s, e);
 	if (!src)
-		return err_sys(e, "--mount %s", s);
+		return -1;
 	if (dst && *dst != '/')
 		return err_set(e, ERR_INVALID, "--mount %s: the path inside must be absolute", spec);
 	jw_open(w, '{');
@@ -237,11 +262,11 @@ static void put_limits(struct jsonw *w, const struct create_opts *o)
 
 static int put_place(struct jsonw *w, const struct create_opts *o, struct err *e)
 {
-	auto_free char *cwd = getcwd(NULL, 0), *repo = o->repo ? realpath(o->repo, NULL) : NULL;
+	auto_free char *cwd = getcwd(NULL, 0), *repo = o->repo ? repo_path(o->repo, e) : NULL;
 	if (!cwd)
 		return err_sys(e, "current directory");
 	if (o->repo && !repo)
-		return err_sys(e, "--repo %s", o->repo);
+		return -1;
 	if (!str_is_utf8(cwd, strlen(cwd)))
 		return err_set(e, ERR_UNSUPPORTED, "the current directory's name is not UTF-8");
 	jw_kstr(w, "cwd", cwd);

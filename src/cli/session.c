@@ -3,6 +3,15 @@
 
 #include "cli/out.h"
 #include <signal.h>
+#include <string.h>
+
+static bool was_told(const struct pump_result *r, const char *reason)
+{
+	for (char **h = r->hits; h && *h; h++)
+		if (!strcmp(*h, reason))
+			return true;
+	return false;
+}
 
 int session_run(const struct call *c, const json_t *attach, struct pump_spec spec, struct pump_result *out)
 {
@@ -10,6 +19,7 @@ int session_run(const struct call *c, const json_t *attach, struct pump_spec spe
 	*out = (struct pump_result){0};
 	spec.socket = json_str(attach, "socket");
 	spec.ticket = json_str(attach, "ticket");
+	spec.hits = true;
 	if (*spec.socket != '/') {
 		err_set(&e, ERR_BUG, "skepd named no socket to attach to");
 		return out_fail(c, &e);
@@ -18,7 +28,7 @@ int session_run(const struct call *c, const json_t *attach, struct pump_spec spe
 		return out_fail(c, &e);
 	if (out->out_closed)
 		return 128 + SIGPIPE;
-	if (out->exit.reason) {
+	if (out->exit.reason && !was_told(out, out->exit.reason)) {
 		auto_buf struct buf b = BUF_INIT(8192);
 		buf_str(&b, "skep: ");
 		out_text(&b, out->exit.reason);

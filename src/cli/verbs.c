@@ -143,9 +143,13 @@ static int help_run(const struct call *c)
 	if (!c->n_words)
 		return print_help(NULL);
 	const struct cmd *cmd = verbs_find(c->words, &words, &family);
+	if (cmd && c->n_words > words)
+		return complain("unexpected ", c->words[words], "help ");
 	if (cmd)
 		return print_verb_help(cmd);
-	return family ? print_help(c->words[0]) : complain("unknown verb ", c->words[0], "");
+	if (family && !c->words[1])
+		return print_help(c->words[0]);
+	return family ? family_alone(c->words) : complain("unknown verb ", c->words[0], "");
 }
 
 struct version_opts {

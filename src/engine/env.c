@@ -39,7 +39,8 @@ static void put_all(char ***env, char *const *list)
 
 static bool from_caller(const char *kv, bool tty)
 {
-	static const char *const names[] = {"LANG", "LANGUAGE", "TZ", "COLORTERM", "NO_COLOR", "CI"};
+	static const char *const names[] = {"LANG",	"LANGUAGE",    "TZ",	   "COLORTERM",
+					    "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "CI"};
 	struct str name = {kv, name_len(kv)};
 	if (!kv[name.n])
 		return false;

@@ -161,20 +161,29 @@ void tree_continue_all(void)
 	n_stopped_before = 0;
 }
 
-static uint64_t resident(pid_t pid)
+struct resident {
+	uint64_t own, shared; // anonymous; shared anonymous. Pages of files are the host's
+};
+
+static uint64_t kib_after(const char *text, const char *key)
+{
+	const char *at = strstr(text, key);
+	uint64_t v = 0;
+	if (!at)
+		return 0;
+	at += strlen(key);
+	at += strspn(at, " \t");
+	return str_to_u64((struct str){at, strspn(at, "0123456789")}, 0, UINT64_MAX / 1024, &v) ? 0 : v * 1024;
+}
+
+static struct resident resident(pid_t pid)
 {
 	char path[48];
 	struct err e;
-	auto_buf struct buf b = BUF_INIT(256);
-	uint64_t pages = 0;
-	if (fmt_to(path, sizeof path, "/proc/%d/statm", (int)pid) || fs_read(AT_FDCWD, path, &b, &e))
-		return 0;
-	struct str rest = str_of(buf_cstr(&b)), total, rss, shared;
-	uint64_t sh;
-	if (!str_next(&rest, ' ', &total) || !str_next(&rest, ' ', &rss) || !str_next(&rest, ' ', &shared) ||
-	    str_to_u64(rss, 0, UINT64_MAX, &pages) || str_to_u64(shared, 0, UINT64_MAX, &sh))
-		return 0;
-	return (pages > sh ? pages - sh : 0) * 4096; // shared pages once: below, as tmpfs, or the host's own files
+	auto_buf struct buf b = BUF_INIT(8192);
+	if (fmt_to(path, sizeof path, "/proc/%d/status", (int)pid) || fs_read(AT_FDCWD, path, &b, &e))
+		return (struct resident){0};
+	return (struct resident){kib_after(buf_cstr(&b), "RssAnon:"), kib_after(buf_cstr(&b), "RssShmem:")};
 }
 
 static uint64_t tmpfs_used(const char *path)
@@ -186,17 +195,20 @@ static uint64_t tmpfs_used(const char *path)
 uint64_t tree_memory(uint64_t limit, pid_t *out_killed)
 {
 	struct procs ps = {0};
-	uint64_t sum = tmpfs_used("/tmp") + tmpfs_used("/run") + tmpfs_used("/dev/shm"), most = 0;
+	uint64_t sum = tmpfs_used("/tmp") + tmpfs_used("/run") + tmpfs_used("/dev/shm"), most = 0, shared = 0;
 	pid_t largest = 0;
 	list_procs(&ps);
 	for (size_t i = 0; i < ps.n; i++) {
-		uint64_t r = resident(ps.list[i].pid);
-		sum += r;
-		if (r > most) {
-			most = r;
+		struct resident r = resident(ps.list[i].pid);
+		sum += r.own;
+		if (r.shared > shared) // most often the same pages in each of them
+			shared = r.shared;
+		if (r.own + r.shared > most) {
+			most = r.own + r.shared;
 			largest = ps.list[i].pid;
 		}
 	}
+	sum += shared;
 	free(ps.list);
 	*out_killed = limit && sum > limit && largest && !kill(largest, SIGKILL) ? largest : 0;
 	return sum;

@@ -157,7 +157,8 @@ int cgv2_limits(struct cgroup *c, const struct limits *l, struct err *e)
 	// absent where the kernel has no swap
 	if (fs_exists(dir, "memory.swap.max") && fs_put(dir, "memory.swap.max", l->memory ? "0" : "max", e))
 		return -1;
-	if (fs_put(dir, "memory.oom.group", "1", e))
+	// 0: the group holds pid 1 too, and a hog must cost the sandbox one process, not its life
+	if (fs_put(dir, "memory.oom.group", "0", e))
 		return -1;
 	if (cgroup_dir(c, CG_CPU) < 0)
 		return 0;

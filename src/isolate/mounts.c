@@ -294,14 +294,15 @@ static int op_make(const struct mount_op *op, const struct mount_env *env, struc
 	if (dir < 0)
 		return -1;
 	if (op->kind == MOUNT_LINK) {
-		if (unlinkat(dir, name, 0) && errno != ENOENT)
-			return err_sys(e, "replace %s", op->dst);
-		return symlinkat(op->data, dir, name) ? err_sys(e, "link %s", op->dst) : 0;
+		if (symlinkat(op->data, dir, name) && (errno != EEXIST || unlinkat(dir, name, 0) || symlinkat(op->data, dir, name)))
+			return err_sys(e, "link %s", op->dst);
+		return 0;
 	}
 	if (op->kind == MOUNT_FILE) {
-		if (unlinkat(dir, name, 0) && errno != ENOENT)
-			return err_sys(e, "replace %s", op->dst);
-		auto_fd int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+		int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+		auto_fd int fd = openat(dir, name, flags, 0644);
+		if (fd < 0 && errno == EEXIST && !unlinkat(dir, name, 0))
+			fd = openat(dir, name, flags, 0644);
 		return fd < 0 ? err_sys(e, "write %s", op->dst) : fs_write_all(fd, op->data, strlen(op->data), e);
 	}
 	mode_t mode = (mode_t)strtoul(op->data ? op->data : "755", NULL, 8);

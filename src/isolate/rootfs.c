@@ -24,8 +24,7 @@ static const char *const system_names[] = {"usr",   "bin",    "sbin", "lib", "li
 static const char *const proc_masked[] = {
 	"proc/acpi",	  "proc/asound",      "proc/kcore",	 "proc/keys",	   "proc/key-users",  "proc/kmsg",
 	"proc/kallsyms",  "proc/latency_stats", "proc/modules",	 "proc/sched_debug", "proc/scsi",	      "proc/timer_list",
-	"proc/timer_stats", "proc/interrupts",  "proc/config.gz", "proc/sysrq-trigger", "proc/driver",    "proc/vmallocinfo",
-	"proc/slabinfo",  "proc/kpagecount",  "proc/kpageflags", "proc/kpagecgroup", "proc/iomem",      "proc/ioports", NULL,
+	"proc/timer_stats", "proc/interrupts",  "proc/config.gz", "proc/sysrq-trigger", NULL,
 };
 static const char *const proc_readonly[] = {"proc/sys", "proc/irq", "proc/bus", "proc/fs", "proc/mtrr", NULL};
 

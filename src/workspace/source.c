@@ -50,8 +50,7 @@ char *path_map(const char *base, const char *ws_path, const char *cwd)
 
 static int refuse(const char *path, const char *why, struct err *e)
 {
-	return err_set(e, ERR_INVALID, "%s can not be shown to a sandbox: %s. Go to a project directory, name one with --repo "
-		       "DIR, or use --empty", path, why);
+	return err_set(e, ERR_INVALID, "%s can not be shown to a sandbox: %s", path, why);
 }
 
 int source_check(const struct source_rules *r, const char *path, struct err *e)
@@ -103,12 +102,19 @@ static bool is_url(const char *s)
 	return strstr(s, "://") || (s[0] != '/' && colon && !memchr(s, '/', (size_t)(colon - s)));
 }
 
+// What a base can be instead.
+static int advise(struct err *e)
+{
+	struct err why = *e;
+	return err_set(e, why.kind, "%s. Go to a project directory, name one with --repo DIR, or use --empty", why.msg);
+}
+
 static int judge(const struct source_rules *r, char *path, struct source *out, struct err *e)
 {
 	auto_free char *base = path;
 	struct stat st;
 	if (source_check(r, base, e))
-		return -1;
+		return advise(e);
 	if (stat(base, &st))
 		return err_sys(e, "%s", base);
 	if (!S_ISDIR(st.st_mode))

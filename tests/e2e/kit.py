@@ -263,11 +263,14 @@ class World:
                 self.stop_all()
                 if check:
                     self.check_fds()
+        except (AssertionError, OSError, ValueError, KeyError) as e:
+            problems.append(f"teardown: {e}")
+        try:
             if self.skepd_pid():
                 self.watch()
                 self.api("POST", "/v1/shutdown", {})
-        except (AssertionError, OSError, ValueError, KeyError) as e:
-            problems.append(f"teardown: {e}")
+        except (OSError, ValueError, KeyError) as e:
+            problems.append(f"shutdown: {e}")
         try:
             wait_for(lambda: not self.alive(), 10, 0.05)
         except AssertionError:

@@ -132,7 +132,7 @@ def cpu_ticks(pid):
 
 def test_a_stopped_process_stays_stopped_over_a_pause(home, skep):
     sid = home.new()
-    xid = skep("exec", "-d", sid, "--", "sh", "-c", "sleep 443399 & kill -STOP $!; wait").ok().line
+    xid = skep("exec", "-d", sid, "--", "sh", "-c", "sleep 443399 & sleep 0.3; kill -STOP $!; wait").ok().line
     pid = wait_for(lambda: find_procs("sleep\x00443399"))[0]
     wait_for(lambda: proc_state(pid) == "T")
     skep("pause", sid).ok()
@@ -214,7 +214,7 @@ def test_rm_of_trees_that_resist(home, skep):
     script = "d=.; for i in $(seq 60); do d=$d/dddddddddddddddddddddddddddddddddddddddd; done; mkdir -p $d; mkdir locked; touch locked/f; chmod 0 locked; mkdir many; cd many; seq 2000 | xargs touch"
     skep("exec", sid, "--", "sh", "-c", script).ok()
     skep("rm", "--force", sid).ok()
-    assert not [d for d, sub, _ in os.walk(f"{home.skep_home}/layers") if "many" in sub or "locked" in sub]
+    wait_for(lambda: not [d for d, sub, _ in os.walk(f"{home.skep_home}/layers") if "many" in sub or "locked" in sub], why="the layer to go")
 
 
 def test_operations_at_the_same_time(home, skep):

@@ -104,9 +104,18 @@ def test_default_profile_cannot_switch_user(home, skep):
     assert r.rc in (125, 126) and "--root" in r.err
 
 
-@pytest.mark.user
-def test_without_subordinate_ids_root_is_refused_with_the_command_that_adds_them(home, skep):
-    """An own mount namespace in which /etc/subuid is empty."""
-    script = f"mount --bind /dev/null /etc/subuid && mount --bind /dev/null /etc/subgid && exec {home.programs}/skep run --root -- true"
-    p = subprocess.run(["unshare", "-r", "-m", "sh", "-c", script], env=home.env, cwd=home.dir, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, check=False)
-    assert p.returncode == 125 and b"subuid" in p.stderr.lower(), p.stderr
+@pytest.mark.root
+@pytest.mark.dirty
+def test_without_subordinate_ids_it_is_refused_with_the_command_that_adds_them(home):
+    """A user without any range; root makes one up, so that no file of the host needs a change."""
+    uid = 54321
+    for d in (home.top, home.user_home, home.dir):
+        os.chown(d, uid, uid)
+    as_user = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", f"{home.programs}/skep"]
+    p = subprocess.run([*as_user, "run", "--root", "--", "true"], env=home.env, cwd=home.dir, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, check=False)
+    home.watch()
+    assert p.returncode == 125 and b"subuid" in p.stderr.lower() and len(p.stderr.splitlines()) == 1, p.stderr
+    p = subprocess.run([*as_user, "run", "--", "id", "-u"], env=home.env, cwd=home.dir, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, check=False)
+    home.watch()
+    home.kill_strays()
+    assert p.stdout.split() == [str(uid).encode()], p.stderr

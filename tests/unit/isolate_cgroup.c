@@ -172,7 +172,7 @@ static void test_v2_moved_before(void **state)
 	assert_int_equal(cgroup_set_limits(&c, &l, &e), 0);
 	assert_file("v2/app/skep/cell/memory.max", "1048576");
 	assert_file("v2/app/skep/cell/memory.swap.max", "0");
-	assert_file("v2/app/skep/cell/memory.oom.group", "1");
+	assert_file("v2/app/skep/cell/memory.oom.group", "0");
 	assert_file("v2/app/skep/cell/pids.max", "max");
 	assert_file("v2/app/skep/cell/cpu.max", "50000 100000");
 	put("v2/app/skep/cell/memory.current", "4096\n");
