@@ -11,6 +11,18 @@ static int own_str(const json_t *o, const char *key, char **out, struct err *e)
 	const char *s;
 	if (json_get_str(o, key, &s, e))
 		return -1;
+	if (s && !s[0])
+		return err_set(e, ERR_INVALID, "field \"%s\" is empty", key);
+	*out = s ? xstrdup(s) : NULL;
+	return 0;
+}
+
+// A PATH that is set and empty is as good as none.
+static int own_path(const json_t *o, const char *key, char **out, struct err *e)
+{
+	const char *s;
+	if (json_get_str(o, key, &s, e))
+		return -1;
 	*out = s && s[0] ? xstrdup(s) : NULL;
 	return 0;
 }
@@ -242,7 +254,7 @@ int decode_create(const json_t *o, struct create *c, struct err *e)
 	if (get_ms(o, "timeout_ms", &c->timeout_ms, e) || get_ms(o, "ttl_ms", &c->ttl_ms, e) || get_ms(o, "idle_ms", &c->idle_ms, e) ||
 	    decode_labels(json_object_get(o, "labels"), &c->labels, e) || own_str(o, "workspace_path", &c->workspace_path, e) ||
 	    json_get_bool(o, "run", &c->run, e) || json_get_bool(o, "keep", &c->keep, e) || json_get_bool(o, "start", &c->start, e) ||
-	    get_umask(o, &c->umask_bits, &has_umask, e) || own_str(o, "caller_path", &c->caller_path, e))
+	    get_umask(o, &c->umask_bits, &has_umask, e) || own_path(o, "caller_path", &c->caller_path, e))
 		return -1;
 	return decode_first_exec(o, c, e);
 }

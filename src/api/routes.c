@@ -421,7 +421,6 @@ static void done_gc(void *ctx, const struct err *e, const struct gc_item *items,
 		jw_open(&l.w, '{');
 		jw_kstr(&l.w, "what", items[i].what);
 		jw_kstr(&l.w, "why", items[i].why);
-		jw_ku64(&l.w, "bytes", items[i].bytes);
 		jw_kbool(&l.w, "done", items[i].done);
 		jw_close(&l.w, '}');
 	}

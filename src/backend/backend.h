@@ -41,6 +41,7 @@ struct cell_watcher {
 	void (*exited)(struct cell_watcher *w, const char *exec, const struct exec_result *r);
 	void (*hit)(struct cell_watcher *w, const char *limit, const char *message);
 	void (*paused)(struct cell_watcher *w, bool paused);
+	void (*pending)(struct cell_watcher *w, uint32_t count); // changed paths, some time after an exec ended
 	void (*gone)(struct cell_watcher *w, const struct cell_end *end);
 };
 

@@ -253,6 +253,8 @@ static void on_frame(struct chan *ch, struct frame *f)
 		on_hit(c, f);
 	else if (f->type == M_PAUSED && f->n == 1)
 		c->w->paused(c->w, f->p[0]);
+	else if (f->type == M_PENDING && f->n == 4 && c->w->pending)
+		c->w->pending(c->w, wire_get_u32(&(struct wire){.p = f->p, .n = f->n}));
 }
 
 static void on_close(struct chan *ch)

@@ -84,6 +84,7 @@ static int take_over_layer(struct cell *c, struct err *e)
 	if (syscall(SYS_renameat2, AT_FDCWD, c->fresh_layer, AT_FDCWD, c->spec.layer, 1 /* RENAME_NOREPLACE */))
 		return err_sys(e, "new layer %s", c->spec.layer);
 	c->fresh_layer = NULL;
+	close_fd(&c->fresh_lock);
 	return 0;
 }
 
@@ -179,6 +180,11 @@ static void say_goodbye(struct cell *c);
 static void on_changes(struct cell *c, struct frame *f)
 {
 	struct wire w = {.p = f->p, .n = f->n};
+	if (f->id) { // a look while the cell lives
+		if (c->control && f->n >= 4)
+			chan_send(&c->control->chan, M_PENDING, 0, 0, f->p, 4);
+		return;
+	}
 	c->pending = wire_get_u32(&w);
 	strv_free(c->changed);
 	c->changed = wire_get_strv(&w);
@@ -193,7 +199,7 @@ void cell_on_init_frame(struct chan *ch, struct frame *f)
 {
 	struct cell *c = container_of(ch, struct cell, init);
 	struct wire w = {.p = f->p, .n = f->n};
-	struct sx *x = f->id ? sx_by_number(c, f->id) : NULL;
+	struct sx *x = f->id && f->type != M_CHANGES ? sx_by_number(c, f->id) : NULL;
 	switch ((enum msg_type)f->type) {
 	case M_READY:
 		on_ready(c, f);
@@ -378,10 +384,11 @@ static void say_goodbye(struct cell *c)
 	journal_close(&c->journal); // before the word is out: skepd writes next
 	if (fault(FAULT_CELL_GONE, &e))
 		log_line(LOG_WARN, "%s", e.msg);
-	tell_skepd(c);
-	// What is still owed to an attached client is given to it, for a while; then we are gone.
+	// What is still owed to an attached client is given to it, for a while; then we are gone. Clients first: somebody
+	// looks at a terminal there.
 	for (struct client *cl = c->clients; cl; cl = cl->next)
 		client_pump(cl);
+	tell_skepd(c);
 }
 
 void cell_on_init_exit(struct watch *w, uint32_t events)

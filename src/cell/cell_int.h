@@ -63,6 +63,7 @@ struct cell {
 	uint32_t first_id; // of its id range, as root
 	int plain_ns, owner_ns; // as root: maps for mounts; owner_ns for directories that belong to root
 	const char *fresh_layer; // made with the slot, not used by anybody yet
+	int fresh_lock;
 	enum slot_has has;
 	const struct place *place; // the slot was made for it, or NULL
 	dev_t base_dev;		   // of its base, when it was mounted
@@ -86,7 +87,7 @@ struct cell {
 	char *gone_reason;
 	uint32_t spec_request;
 	// watchdog
-	struct timer ttl, idle, sample, ending;
+	struct timer ttl, idle, sample, ending, look;
 	struct watch oom;
 	uint64_t oom_seen, pids_seen, disk_floor, walk_free, walk_free_files;
 	bool walking;
@@ -166,6 +167,7 @@ void record_limit(struct cell *c, const char *limit, const char *message, const 
 void watchdog_start(struct cell *c);
 void watchdog_activity(struct cell *c); // something began, ended or moved
 void watchdog_exec(struct sx *x);	 // arms its timeout
+void watchdog_ended(struct sx *x);
 void watchdog_usage(struct cell *c, uint64_t used, uint32_t killed);
 void watchdog_check_cgroup(struct cell *c);
 void watchdog_hit(struct cell *c, const char *limit, const char *message);

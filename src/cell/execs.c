@@ -216,6 +216,7 @@ static void finish(struct sx *x)
 	client_pump_exec(x);
 	watchdog_check_cgroup(c);
 	watchdog_activity(c);
+	watchdog_ended(x);
 	if (c->spec.ends_with_exec && x->number == 1)
 		cell_end(c, "exec ended", LIMIT_STOP_GRACE_MS, true);
 }
@@ -234,10 +235,10 @@ void sx_ended(struct sx *x, uint32_t ws)
 	finish(x);
 }
 
-// It could not be started: 127 not found, 126 not executable, else 125 with the reason.
+// It could not be started: 127 not found, 126 not executable (both with the errno of execve), else 125 with the reason.
 void sx_failed(struct sx *x, const struct err *e)
 {
-	x->result.status = e->kind == ERR_NOT_FOUND ? 127 : e->kind == ERR_DENIED ? 126 : 125;
+	x->result.status = e->sys && e->kind == ERR_NOT_FOUND ? 127 : e->sys && e->kind == ERR_DENIED ? 126 : 125;
 	free(x->result.reason);
 	x->result.reason = xstrdup(e->msg);
 	sx_begun(x, 0);

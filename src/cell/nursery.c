@@ -2,6 +2,7 @@
 #include "cell/nursery.h"
 
 #include "base/chan.h"
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/fs.h"
 #include "base/log.h"
@@ -20,6 +21,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -30,7 +32,8 @@
 // everywhere and that nobody has a project in.
 #define TEMPLATE_DIR "/dev/pts"
 
-// Layers that wait with a slot. Nobody else touches them; those of an earlier nursery go when the next one starts.
+// Layers that wait with a slot. Nobody else touches them; those of slots that were killed go
+// when the next nursery starts.
 #define FRESH ".fresh-"
 
 struct removal {
@@ -43,7 +46,6 @@ static struct state {
 	struct loop loop;
 	struct chan chan;
 	struct nursery n;
-	char tag[ID_SIZE]; // of this nursery, in the names of its fresh layers
 } self;
 
 static int make_template(struct err *e)
@@ -70,18 +72,28 @@ static int make_template(struct err *e)
 	return rc ? err_wrap(e, "template") : 0;
 }
 
+// Not one that a slot has just made and is about to lock.
+static bool is_old(int dir)
+{
+	struct stat st;
+	return !fstat(dir, &st) && (uint64_t)st.st_ctime * 1000 + 10000 < clock_unix_ms();
+}
+
 static void sweep_fresh(void)
 {
-	auto_free char *path = xasprintf("%s/layers", self.n.skep_home), *ours = xasprintf(FRESH "%s-", self.tag);
+	auto_free char *path = xasprintf("%s/layers", self.n.skep_home);
 	if (fork())
 		return;
 	DIR *d = opendir(path);
 	struct dirent *ent;
 	struct err e;
-	while (d && (ent = readdir(d)))
-		if (str_has_prefix(ent->d_name, FRESH) && !str_has_prefix(ent->d_name, ours) &&
-		    fs_remove_tree(dirfd(d), ent->d_name, &e))
+	while (d && (ent = readdir(d))) {
+		if (!str_has_prefix(ent->d_name, FRESH))
+			continue;
+		auto_fd int dir = openat(dirfd(d), ent->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (dir >= 0 && is_old(dir) && !flock(dir, LOCK_EX | LOCK_NB) && fs_remove_tree(dirfd(d), ent->d_name, &e))
 			log_line(LOG_WARN, "%s", e.msg);
+	}
 	control_sweep(self.n.cells_dir);
 	_exit(0);
 }
@@ -114,7 +126,6 @@ static int start(struct frame *f, struct err *e)
 	if (userns_enter_base(&self.n.ids, e))
 		return -1;
 	seat_sweep(&self.n);
-	id_make('n', self.tag);
 	sweep_fresh();
 	return make_template(e);
 }
@@ -133,7 +144,7 @@ static void do_want(struct frame *f)
 	int sv[2];
 	char id[ID_SIZE];
 	id_make('l', id);
-	auto_free char *layer = warm && profile == PROFILE_USER ? xasprintf("%s/layers/" FRESH "%s-%s", self.n.skep_home, self.tag, id) : NULL;
+	auto_free char *layer = warm && profile == PROFILE_USER ? xasprintf("%s/layers/" FRESH "%s", self.n.skep_home, id) : NULL;
 	if (w.bad || profile >= PROFILES || (w.n && place_read(w.p, w.n, &place.spec, &e))) {
 		err_set(&e, ERR_INVALID, "malformed request for a slot");
 		answer_err(f->id, &e);

@@ -18,6 +18,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -123,7 +124,7 @@ static int clear_scratch(int layer, const char *work, struct err *e)
 }
 
 // One that a sandbox left as empty as it got it: only the overlay's scratch directories have to go.
-static bool take_spare(const struct cell *c)
+static bool take_spare(struct cell *c)
 {
 	auto_free char *path = xasprintf("%s/layers/.spare", c->nursery->skep_home);
 	auto_fd int at = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -138,10 +139,15 @@ static bool take_spare(const struct cell *c)
 	if (!got)
 		return false;
 	auto_fd int layer = fs_open(AT_FDCWD, c->fresh_layer, O_RDONLY | O_DIRECTORY, 0, &e);
-	return layer >= 0 && !clear_scratch(layer, "work/ws/work", &e) && !clear_scratch(layer, "work/home/work", &e);
+	if (layer < 0 || flock(layer, LOCK_EX | LOCK_NB) || clear_scratch(layer, "work/ws/work", &e) ||
+	    clear_scratch(layer, "work/home/work", &e))
+		return false;
+	c->fresh_lock = take_fd(&layer);
+	return true;
 }
 
-static int make_layer(const struct cell *c, struct err *e)
+// Locked as long as it waits with us: a new nursery sweeps the layers of slots that are gone.
+static int make_layer(struct cell *c, struct err *e)
 {
 	static const char *const parts[] = {"ws", "home", "root", "work", "work/home", "work/ws"};
 	uint32_t uid, gid;
@@ -150,14 +156,15 @@ static int make_layer(const struct cell *c, struct err *e)
 	if (fs_mkdirs(AT_FDCWD, c->fresh_layer, 0755, e))
 		return -1;
 	auto_fd int dir = fs_open(AT_FDCWD, c->fresh_layer, O_RDONLY | O_DIRECTORY, 0, e);
-	if (dir < 0)
-		return -1;
+	if (dir < 0 || flock(dir, LOCK_EX | LOCK_NB))
+		return dir < 0 ? -1 : err_sys(e, "new layer");
 	for (size_t i = 0; i < countof(parts); i++)
 		if (mkdirat(dir, parts[i], 0755) && errno != EEXIST)
 			return err_sys(e, "new layer");
 	userns_inside_ids(&c->nursery->ids, c->profile, &uid, &gid);
 	if (c->nursery->ids.root && (fchownat(dir, "ws", uid, gid, 0) || fchownat(dir, "home", uid, gid, 0)))
 		return err_sys(e, "new layer");
+	c->fresh_lock = take_fd(&dir);
 	return 0;
 }
 
@@ -286,7 +293,7 @@ _Noreturn void slot_main(const struct nursery *n, int control, enum profile prof
 {
 	static struct cell c; // one process, one cell
 	struct err e;
-	c = (struct cell){.nursery = n, .profile = profile, .seat.lock = -1, .sandbox_dir = -1, .out_dir = -1,
+	c = (struct cell){.nursery = n, .profile = profile, .seat.lock = -1, .fresh_lock = -1, .sandbox_dir = -1, .out_dir = -1,
 			  .listen.fd = -1, .plain_ns = -1, .owner_ns = -1, .fresh_layer = layer, .place = place, .notify.fd = -1, .oom.fd = -1, .walk.fd = -1, .init_pidfd = -1};
 	setsid();
 	signal(SIGPIPE, SIG_IGN);

@@ -68,6 +68,24 @@ static void on_idle(struct timer *t)
 	cell_end(c, "idle", LIMIT_STOP_GRACE_MS, true);
 }
 
+// What is pending is counted a moment after commands end, never while somebody waits for one.
+#define LOOK_MS 100
+
+static void on_look(struct timer *t)
+{
+	struct cell *c = container_of(t, struct cell, look);
+	if (c->stage == CELL_UP && !c->paused)
+		chan_send(&c->init, M_WALK, 0, 0, NULL, 0);
+}
+
+void watchdog_ended(struct sx *x)
+{
+	struct cell *c = x->cell;
+	c->look.fn = on_look;
+	if (c->stage == CELL_UP && x->spec.kind == EXEC_COMMAND && !c->spec.ends_with_exec)
+		timer_set(&c->loop, &c->look, LOOK_MS);
+}
+
 static bool is_idle(const struct cell *c)
 {
 	if (sx_running(c))

@@ -277,6 +277,13 @@ static int copy_in(struct api *a, const struct side *src, const struct side *dst
 	return transfer(a, dst->id, kind == KIND_DIR ? below : renamed, &w, e);
 }
 
+static mode_t current_umask(void)
+{
+	mode_t mask = umask(0);
+	umask(mask);
+	return mask;
+}
+
 static int copy_out(struct api *a, const struct side *src, const struct side *dst, struct err *e)
 {
 	enum kind kind;
@@ -294,7 +301,7 @@ static int copy_out(struct api *a, const struct side *src, const struct side *ds
 	struct work w = {.dirfd = p.temp};
 	int rc = transfer(a, src->id, argv, &w, e);
 	if (!rc)
-		rc = place_move(&p, e);
+		rc = place_move(&p, current_umask(), e);
 	place_close(&p);
 	return rc;
 }

@@ -10,6 +10,7 @@ void out_text(struct buf *b, const char *s);
 void out_text_n(struct buf *b, const char *p, size_t n);
 
 void out_size(struct buf *b, uint64_t bytes);			 // "1.5 GiB"
+void out_cpus(struct buf *b, uint64_t milli);			 // "cpus 1.5"
 void out_age(struct buf *b, uint64_t ms);			 // "3m", "2h", "5d"
 int out_iso_ms(const char *iso, uint64_t *out_unix_ms) MUST_USE; // 2026-01-31T10:20:30.123Z
 

@@ -98,8 +98,48 @@ static int move(int from, const char *name, int to, const char *as, struct err *
 	return shut && fchmodat(to, as, st.st_mode & 0777, 0) ? err_sys(e, "%s", as) : 0;
 }
 
-int place_move(struct place *p, struct err *e)
+static int mask_tree(int dir, const char *name, mode_t mask, struct err *e);
+
+static int mask_entries(int fd, mode_t mask, struct err *e)
 {
+	DIR *d = fdopendir(fd);
+	struct dirent *ent;
+	int rc = 0;
+	if (!d) {
+		close(fd);
+		return err_sys(e, "list");
+	}
+	while (!rc && (errno = 0, ent = readdir(d)))
+		if (strcmp(ent->d_name, ".") && strcmp(ent->d_name, ".."))
+			rc = mask_tree(dirfd(d), ent->d_name, mask, e);
+	if (!rc && errno)
+		rc = err_sys(e, "list");
+	closedir(d);
+	return rc;
+}
+
+// Nobody but us can reach the tree yet, so a name stays what it was found to be.
+static int mask_tree(int dir, const char *name, mode_t mask, struct err *e)
+{
+	struct stat st;
+	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW))
+		return err_sys(e, "%s", name);
+	if (S_ISDIR(st.st_mode)) {
+		if (fchmodat(dir, name, 0700, 0)) // one that even we may not list is passed through too
+			return err_sys(e, "%s", name);
+		int fd = fs_open_beneath(dir, name, DIR_FLAGS, 0, e);
+		if (fd < 0 || mask_entries(fd, mask, e))
+			return -1;
+	} else if (!S_ISREG(st.st_mode) || !(st.st_mode & mask)) {
+		return 0;
+	}
+	return fchmodat(dir, name, st.st_mode & 0777 & ~mask, 0) ? err_sys(e, "%s", name) : 0;
+}
+
+int place_move(struct place *p, mode_t mask, struct err *e)
+{
+	if (mask_tree(p->temp, p->made_as, mask, e))
+		return -1;
 	return move(p->temp, p->made_as, p->dir, p->goes_as, e);
 }
 

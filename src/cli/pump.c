@@ -59,6 +59,14 @@ void pump_result_done(struct pump_result *r)
 	*r = (struct pump_result){0};
 }
 
+bool pump_has_told(const struct pump_result *r, const char *msg)
+{
+	for (char **h = r->hits; h && *h; h++)
+		if (!strcmp(*h, msg))
+			return true;
+	return false;
+}
+
 static struct sink *sink_of(struct pump *p, int stream)
 {
 	return &p->sinks[stream == 2 && !p->joined];
@@ -288,21 +296,13 @@ static int on_changes(struct pump *p, struct wire *w)
 	return 0;
 }
 
-static bool was_told(char *const *told, const char *msg)
-{
-	for (; told && *told; told++)
-		if (!strcmp(*told, msg))
-			return true;
-	return false;
-}
-
 // The cell says which limit was hit while the command still runs, or just before it dies of it.
 static int on_hit(struct pump *p, struct wire *w)
 {
 	auto_free char *limit = wire_get_str(w), *msg = wire_get_str(w);
 	if (w->bad || !limit || !msg)
 		return malformed(p);
-	if (!p->s->hits || was_told(p->r->hits, msg) || strv_len(p->r->hits) >= HITS_MAX)
+	if (!p->s->hits || pump_has_told(p->r, msg) || strv_len(p->r->hits) >= HITS_MAX)
 		return 0;
 	strv_add(&p->r->hits, msg);
 	auto_buf struct buf b = BUF_INIT(8192);

@@ -25,6 +25,7 @@ struct pump_result {
 	char **hits; // messages told
 };
 void pump_result_done(struct pump_result *r);
+bool pump_has_told(const struct pump_result *r, const char *msg); // as a hit
 
 // 0 when the exec ended or our reader did. UNAVAILABLE when the cell died under it. Does not return when a
 // signal ends us.

@@ -179,8 +179,10 @@ static bool is_url(const char *s)
 
 static char *repo_path(const char *repo, struct err *e)
 {
-	char *real = request_path("--repo ", repo, e);
-	return real || !is_url(repo) ? real : xstrdup(repo);
+	char *real = realpath(repo, NULL);
+	if (real)
+		return real;
+	return is_url(repo) ? xstrdup(repo) : request_path("--repo ", repo, e);
 }
 
 // DIR[:PATH][:ro|:rw]

@@ -3,15 +3,6 @@
 
 #include "cli/out.h"
 #include <signal.h>
-#include <string.h>
-
-static bool was_told(const struct pump_result *r, const char *reason)
-{
-	for (char **h = r->hits; h && *h; h++)
-		if (!strcmp(*h, reason))
-			return true;
-	return false;
-}
 
 int session_run(const struct call *c, const json_t *attach, struct pump_spec spec, struct pump_result *out)
 {
@@ -28,7 +19,7 @@ int session_run(const struct call *c, const json_t *attach, struct pump_spec spe
 		return out_fail(c, &e);
 	if (out->out_closed)
 		return 128 + SIGPIPE;
-	if (out->exit.reason && !was_told(out, out->exit.reason)) {
+	if (out->exit.reason && !pump_has_told(out, out->exit.reason)) {
 		auto_buf struct buf b = BUF_INIT(8192);
 		buf_str(&b, "skep: ");
 		out_text(&b, out->exit.reason);

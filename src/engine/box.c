@@ -60,8 +60,7 @@ struct box *box_add(struct engine *g, struct sandbox *row)
 
 static void box_free(void *p)
 {
-	struct box *b = p;
-	record_forget(b);
+	struct box *b = p; // its engine may be gone already
 	sandbox_done(&b->row);
 	free(b);
 }
@@ -83,22 +82,39 @@ void box_drop(struct box *b)
 		b->floating = t;
 		task_end(t, &e);
 	}
+	record_forget(b);
 	loop_bury(b->g->loop, b, box_free);
+}
+
+void box_write(struct box *b)
+{
+	struct err e;
+	if ((b->row_dirty && store_sandbox_set(b->g->store, &b->row, &e)) ||
+	    (b->cell_dirty && store_cell_set(b->g->store, &b->cell_row, &e)))
+		log_line(LOG_ERROR, "sandbox=%s %s", b->row.id, e.msg);
+	b->row_dirty = b->cell_dirty = false;
+}
+
+void engine_flush(struct engine *g)
+{
+	struct err e;
+	for (struct box *b = g->boxes; b; b = b->next)
+		box_write(b);
+	if (store_flush(g->store, &e))
+		log_line(LOG_ERROR, "%s", e.msg);
 }
 
 static void on_checkpoint(struct timer *t)
 {
 	struct engine *g = container_of(t, struct engine, checkpoint);
+	engine_flush(g);
 	if (store_is_dirty(g->store))
 		store_checkpoint(g->store);
 }
 
 static void on_commit(struct timer *t)
 {
-	struct engine *g = container_of(t, struct engine, commit);
-	struct err e;
-	if (store_flush(g->store, &e))
-		log_line(LOG_ERROR, "%s", e.msg);
+	engine_flush(container_of(t, struct engine, commit));
 }
 
 void engine_wrote(struct engine *g)
@@ -113,9 +129,7 @@ void engine_wrote(struct engine *g)
 
 void box_save(struct box *b)
 {
-	struct err e;
-	if (store_sandbox_set(b->g->store, &b->row, &e))
-		log_line(LOG_ERROR, "sandbox=%s %s", b->row.id, e.msg);
+	b->row_dirty = true;
 	engine_wrote(b->g);
 }
 

@@ -62,6 +62,7 @@ void engine_free(struct engine *g)
 	int *fds[] = {&g->home_fd, &g->sandboxes, &g->layers, &g->journals, &g->images, &g->cells};
 	timer_clear(g->loop, &g->checkpoint);
 	timer_clear(g->loop, &g->commit);
+	engine_flush(g);
 	blank_done(g);
 	while (g->boxes) {
 		struct box *b = g->boxes;

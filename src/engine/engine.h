@@ -101,7 +101,6 @@ void engine_image_remove(struct engine *g, const char *id, struct done d);
 
 struct gc_item {
 	char *what, *why;
-	uint64_t bytes; // 0 where it can not be told without looking into a layer
 	bool done;
 };
 struct gc_done {

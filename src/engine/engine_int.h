@@ -53,6 +53,7 @@ struct box {
 	struct cell_row cell_row;
 	struct cell_watcher w;
 	bool up, maintenance;
+	bool row_dirty, cell_dirty; // to be written with the next commit
 	unsigned ended; // execs ended since the rows were trimmed
 	struct task *holder, *queue, *floating;
 	struct late *late;
@@ -86,9 +87,13 @@ struct box *box_by_id(struct engine *g, const char *id); // exact id, NULL when 
 bool name_is_valid(const char *name);
 struct box *box_add(struct engine *g, struct sandbox *row); // empties *row
 void box_drop(struct box *b); // out of memory; waiting tasks get NOT_FOUND
-void box_save(struct box *b); // the row; a failure is logged: memory is right until the next start
+// The row, with the next commit: what changes in between, or goes, is not written at all. A failure is logged: memory
+// is right until the next start.
+void box_save(struct box *b);
+void box_write(struct box *b); // now, into the open transaction
 void box_move(struct box *b, enum state to, const char *reason); // saves and records
 void engine_wrote(struct engine *g); // lazy writes are flushed in a moment, a checkpoint follows when things are quiet
+void engine_flush(struct engine *g); // now
 
 struct task *task_new(struct box *b, enum task_kind kind, struct done d);
 void task_submit(struct task *t); // runs it now or when the box is free

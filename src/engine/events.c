@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #define TRIM_EVERY 100
+#define FEW_EXECS 4
 
 static struct box *box_of(struct cell_watcher *w)
 {
@@ -26,14 +27,19 @@ static void logged(const struct box *b, int rc, const struct err *e)
 		log_line(LOG_ERROR, "sandbox=%s %s", b->row.id, e->msg);
 }
 
+static void forget_cell(struct box *b)
+{
+	b->cell = NULL;
+	b->up = b->cell_dirty = false;
+}
+
 // A cell that said goodbye removes its socket itself, after its last client: a short command can be over before
 // the one who asked for it has connected.
 static void drop_cell(struct box *b, bool died)
 {
 	struct err e;
 	auto_free char *sock = xasprintf("%s.sock", b->row.id);
-	b->cell = NULL;
-	b->up = false;
+	forget_cell(b);
 	logged(b, store_cell_drop(b->g->store, b->row.id, &e), &e);
 	if (died)
 		unlinkat(b->g->cells, sock, 0);
@@ -76,9 +82,8 @@ static void take_up(struct box *b, struct cell_up *up)
 
 static void save_up(struct box *b)
 {
-	struct err e;
-	logged(b, store_cell_set(b->g->store, &b->cell_row, &e), &e);
-	logged(b, store_sandbox_set(b->g->store, &b->row, &e), &e);
+	b->cell_dirty = true;
+	box_save(b);
 }
 
 static void maintenance_up(struct box *b, struct task *t)
@@ -169,7 +174,21 @@ static void on_paused(struct cell_watcher *w, bool paused)
 	box_move(b, to, reason);
 }
 
-// Its layer is gone: what is left of the sandbox is small and ours alone.
+// What a removed sandbox captured: seldom more than the few files of one command, which is not worth a child.
+static void drop_output(struct box *b)
+{
+	struct err e;
+	auto_free char *out = xasprintf("%s/out", b->row.id), *path = xasprintf("journals/%s", out);
+	char *dirs[] = {path, NULL};
+	if (!b->holder && b->ended <= FEW_EXECS) {
+		if (fs_remove_tree(b->g->journals, out, &e))
+			log_line(LOG_WARN, "left for gc: %s", e.msg);
+	} else if (fs_exists(b->g->journals, out)) {
+		engine_discard(b->g, dirs);
+	}
+}
+
+// Its layer is the cell's to dispose of: what is left of the sandbox is small and ours alone.
 static void removed_by_cell(struct box *b)
 {
 	struct task *t = b->holder;
@@ -177,10 +196,7 @@ static void removed_by_cell(struct box *b)
 	record(b, "sandbox.deleted", t && t->force ? "\"force\":true" : "");
 	if (record_keep(b, &e))
 		log_line(LOG_WARN, "sandbox=%s journal not kept: %s", b->row.id, e.msg);
-	char **dirs = NULL;
-	box_dirs(b, &dirs);
-	engine_discard(b->g, dirs);
-	strv_free(dirs);
+	drop_output(b);
 	record_gone(b);
 	logged(b, store_sandbox_drop(b->g->store, b->row.id, &e), &e);
 	if (t)
@@ -217,7 +233,7 @@ static void on_gone(struct cell_watcher *w, const struct cell_end *end)
 	if (fault(FAULT_ENGINE_GONE, &injected))
 		log_line(LOG_WARN, "%s", injected.msg);
 	if (end->removed) {
-		drop_cell(b, false);
+		forget_cell(b); // its row goes with the sandbox's
 		b->row.anchor_seq = end->seq;
 		memcpy(b->row.anchor, end->head, sizeof b->row.anchor);
 		removed_by_cell(b);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #define JOURNAL_KEPT_MS (30ULL * 86400 * 1000)
+#define ENDING_MS 60000
 
 enum how { HOW_TREE, HOW_FILE, HOW_ROW };
 
@@ -60,24 +61,25 @@ static void each_name(int dirfd, struct gc *c, void (*fn)(struct gc *c, const ch
 		closedir(d);
 }
 
-// A layer that a warm slot made and keeps for the sandbox it will serve.
-static bool may_wait(const struct engine *g, const char *name)
+// A cell renames its layer to .ending-ID and empties it when nothing has it mounted any more. One that is still there
+// a while later lost its cell.
+static bool is_left(const struct engine *g, const char *name)
 {
 	struct stat st;
-	auto_free char *work = xasprintf("%s/work/ws", name);
-	return !fstatat(g->layers, work, &st, AT_SYMLINK_NOFOLLOW) &&
-	       (uint64_t)st.st_ctime * 1000 + 1000 >= g->backend->slots_since;
+	return !fstatat(g->layers, name, &st, AT_SYMLINK_NOFOLLOW) &&
+	       (uint64_t)st.st_ctime * 1000 + ENDING_MS < clock_unix_ms();
 }
 
+// .spare and .fresh-* are the nursery's: layers that wait for their sandbox.
 static void look_layer(struct gc *c, const char *name)
 {
 	for (struct box *b = c->g->boxes; b; b = b->next)
 		if (!strcmp(b->row.layer, name))
 			return;
 	auto_free char *path = xasprintf("layers/%s", name);
-	if (str_has_prefix(name, ".gone-"))
+	if (str_has_prefix(name, ".gone-") || (str_has_prefix(name, ".ending-") && is_left(c->g, name)))
 		add(c, HOW_TREE, path, "its sandbox was removed");
-	else if (id_is(name) && name[0] == 'l' && !may_wait(c->g, name))
+	else if (id_is(name) && name[0] == 'l')
 		add(c, HOW_TREE, path, "no sandbox uses it");
 }
 
@@ -106,6 +108,8 @@ static void look_image(struct gc *c, const char *name)
 {
 	struct err e;
 	char **known = NULL;
+	if (str_has_prefix(name, "own-"))
+		return; // ownership layers of rootless root cells: the nursery's
 	for (struct import *im = c->g->imports; im; im = im->next)
 		strv_add(&known, im->row.id);
 	int rc = store_images(c->g->store, mark, &known, &e);
@@ -122,6 +126,8 @@ static void look_image(struct gc *c, const char *name)
 static void look_socket(struct gc *c, const char *name)
 {
 	struct err e;
+	if (name[0] == '.')
+		return; // a slot's, which has no sandbox yet: the nursery's
 	auto_free char *id = xstrndup(name, strcspn(name, "."));
 	struct box *b = box_by_id(c->g, id);
 	if (b && b->cell)

@@ -11,15 +11,22 @@
 #include <string.h>
 #include <unistd.h>
 
-static int may_start(struct box *b, bool maintenance, struct err *e)
+// Who starts a sandbox that has expired means to go on with it: its ttl is over for good.
+static void lift_expiry(struct box *b)
+{
+	char when[32];
+	if (!b->row.expires || b->row.expires > clock_unix_ms())
+		return;
+	clock_iso(b->row.expires, when);
+	auto_free char *body = xasprintf("\"expires\":null,\"expired\":\"%s\"", when);
+	b->row.expires = 0;
+	record(b, "sandbox.policy", body);
+	box_save(b);
+}
+
+static int may_start(struct box *b, struct err *e)
 {
 	const struct sandbox *s = &b->row;
-	char when[32];
-	if (!maintenance && s->expires && s->expires <= clock_unix_ms()) {
-		clock_iso(s->expires, when);
-		return err_set(e, ERR_CONFLICT, "sandbox %s expired at %s: its files are kept for `skep cp` and review; `skep rm %s` removes it",
-			       s->id, when, s->id);
-	}
 	if (s->repo && !source_is(s->repo, s->base_dev, s->base_ino))
 		return err_set(e, ERR_CONFLICT, "the directory %s that sandbox %s is based on is gone or was replaced", s->repo, s->id);
 	return 0;
@@ -40,12 +47,15 @@ void box_start_cell(struct box *b, const struct task *t, bool maintenance)
 static int begin_cell(struct task *t, bool maintenance, struct err *e)
 {
 	struct box *b = t->box;
-	if (may_start(b, maintenance, e))
+	if (may_start(b, e))
 		return -1;
+	if (!maintenance)
+		lift_expiry(b);
 	memcpy(b->cell_row.sandbox, b->row.id, sizeof b->cell_row.sandbox);
 	key_make(b->cell_row.key);
 	b->cell_row.pid = 0;
 	b->cell_row.start = 0;
+	b->cell_dirty = false;
 	if (store_cell_set(b->g->store, &b->cell_row, e) || store_flush(b->g->store, e))
 		return -1;
 	engine_wrote(b->g);
@@ -165,10 +175,8 @@ static void run_attach(struct task *t)
 
 void box_dirs(const struct box *b, char ***dirs)
 {
-	auto_free char *layer = xasprintf("layers/%s", b->row.layer), *gone = xasprintf("layers/.gone-%s", b->row.layer);
-	auto_free char *out = xasprintf("journals/%s/out", b->row.id);
+	auto_free char *layer = xasprintf("layers/%s", b->row.layer), *out = xasprintf("journals/%s/out", b->row.id);
 	strv_add(dirs, layer);
-	strv_add(dirs, gone);
 	strv_add(dirs, out);
 }
 
@@ -219,6 +227,7 @@ static void remove_now(struct task *t)
 		record(b, "sandbox.deleted", t->force ? "\"force\":true" : "");
 		b->row.state = STATE_DELETING;
 		box_save(b);
+		box_write(b);
 		if (store_flush(b->g->store, &e))
 			log_line(LOG_ERROR, "sandbox=%s %s", b->row.id, e.msg);
 	}
@@ -240,8 +249,8 @@ void box_remove(struct task *t)
 	} else if (t->force || b->row.pending == 0 || b->row.state == STATE_DELETING) {
 		remove_now(t);
 	} else if (b->row.pending > 0) {
-		err_set(&e, ERR_CONFLICT, "sandbox %s has %lld pending changes: review them, or remove it with --force", b->row.id,
-			(long long)b->row.pending);
+		err_set(&e, ERR_CONFLICT, "sandbox %s has %lld pending change%s: take what you need with `skep cp`, or remove it with "
+			"--force", b->row.id, (long long)b->row.pending, b->row.pending == 1 ? "" : "s");
 		task_end(t, &e);
 	} else if (begin_cell(t, true, &e)) {
 		err_wrap(&e, "whether changes are pending is not known (--force removes anyway)");

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "init/init.h"
 
+#include "base/fs.h"
 #include "base/mem.h"
 #include "init/changes.h"
 #include "init/exec.h"
 #include "init/tree.h"
 #include "model/msg.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +23,8 @@ struct init {
 	struct watch signals;
 	struct timer grace;
 	bool ending, walk;
+	bool walking;
+	struct watch walk_pipe;
 };
 
 static struct init self; // pid 1 is one
@@ -124,6 +128,44 @@ static void do_signal(struct frame *f)
 		exec_signal(x, sig, f->stream == 1);
 }
 
+// In a child: the layer may be large. It sends the answer's payload through a pipe that we watch.
+static void on_walked(struct watch *w, uint32_t events)
+{
+	auto_buf struct buf b = BUF_INIT(1 << 20);
+	struct err e;
+	int fd = w->fd;
+	(void)events;
+	loop_del(&self.loop, w);
+	if (!fs_read_fd(fd, &b, &e) && b.n)
+		chan_send_buf(&self.chan, M_CHANGES, 1, &b);
+	close(fd);
+	self.walking = false;
+}
+
+static void do_walk(void)
+{
+	int p[2];
+	struct err e;
+	if (self.walking || pipe2(p, O_CLOEXEC))
+		return;
+	pid_t pid = fork();
+	if (!pid) {
+		struct changes ch;
+		auto_buf struct buf b = BUF_INIT(1 << 20);
+		if (changes_walk(self.opts->layer, self.opts->base, &ch))
+			_exit(1);
+		wire_u32(&b, ch.count);
+		wire_strv(&b, ch.list);
+		_exit(fs_write_all(p[1], b.p, b.n, &e) ? 1 : 0);
+	}
+	close(p[1]);
+	self.walk_pipe.fn = on_walked;
+	if (pid < 0 || loop_add(&self.loop, &self.walk_pipe, p[0], LOOP_IN, &e))
+		close(p[0]);
+	else
+		self.walking = true;
+}
+
 static void do_freeze(struct frame *f)
 {
 	struct wire w = {.p = f->p, .n = f->n};
@@ -183,6 +225,9 @@ static void on_frame(struct chan *c, struct frame *f)
 	}
 	case M_SIGNAL:
 		do_signal(f);
+		break;
+	case M_WALK:
+		do_walk();
 		break;
 	case M_FREEZE:
 		do_freeze(f);

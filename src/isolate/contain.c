@@ -164,6 +164,19 @@ static int open_base(struct contain *c, const struct cell_spec *s, struct err *e
 	return s->base && c->base < 0 ? -1 : 0;
 }
 
+// From here on nothing of the host has a name.
+static int leave_host(struct contain *c, struct err *e)
+{
+	if (mount_pivot(c->root, e))
+		return -1;
+	close_fd(&c->root);
+	close_fd(&c->null_file);
+	close_fd(&c->empty_dir);
+	c->left = true;
+	c->root = fs_open(AT_FDCWD, "/", O_PATH | O_DIRECTORY, 0, e);
+	return c->root < 0 ? -1 : 0;
+}
+
 static int prepare_place(struct contain *c, const int *trees, int n, struct err *e)
 {
 	struct sources src;
@@ -177,7 +190,7 @@ static int prepare_place(struct contain *c, const int *trees, int n, struct err 
 	if (apply(c, &p, e))
 		return -1;
 	c->has = SLOT_PLACE;
-	return 0;
+	return leave_host(c, e);
 }
 
 static int prepare_layer(struct contain *c, const int *trees, int n, struct err *e)
@@ -235,15 +248,10 @@ static int mount_image_root(struct contain *c, struct err *e)
 	return c->root < 0 ? -1 : 0;
 }
 
-int contain_build(struct contain *c, const struct cell_spec *s, const int *trees, int n_trees, struct err *e)
+// What the slot did not bring.
+static int build_mounts(struct contain *c, const struct cell_spec *s, const int *trees, int n_trees, struct err *e)
 {
 	struct sources src;
-	struct plan p = {0};
-	if (c->has && s->lowers && s->lowers[0])
-		return err_set(e, ERR_BUG, "a slot with a new layer was given one with a history");
-	c->nested = s->nested;
-	if (!c->warm && limit_namespace(c, e))
-		return -1;
 	rootfs_sources(c->host, s, c->has, &src);
 	int rc = attach_sources(c, &src, trees, n_trees, e);
 	sources_done(&src);
@@ -253,7 +261,16 @@ int contain_build(struct contain *c, const struct cell_spec *s, const int *trees
 		return -1;
 	if (s->image && mount_image_root(c, e))
 		return -1;
-	if (!c->warm && apply_skeleton(c, s->image, e))
+	return c->warm ? 0 : apply_skeleton(c, s->image, e);
+}
+
+int contain_build(struct contain *c, const struct cell_spec *s, const int *trees, int n_trees, struct err *e)
+{
+	struct plan p = {0};
+	if (c->has && s->lowers && s->lowers[0])
+		return err_set(e, ERR_BUG, "a slot with a new layer was given one with a history");
+	c->nested = s->nested;
+	if ((!c->warm && limit_namespace(c, e)) || (!c->left && build_mounts(c, s, trees, n_trees, e)))
 		return -1;
 	rootfs_cell(c->host, s, c->has, &p);
 	if ((c->has < SLOT_LAYER && ready_layer(c, &p, e)) || (c->has < SLOT_PLACE && own_top(c, e))) {
@@ -264,13 +281,11 @@ int contain_build(struct contain *c, const struct cell_spec *s, const int *trees
 		return -1;
 	if (sethostname(s->hostname, strlen(s->hostname)))
 		return err_sys(e, "set the host name");
+	if (!c->left && leave_host(c, e))
+		return -1;
 	if (!(s->image && s->profile == PROFILE_ROOT) && mount_seal(c->root, e))
 		return -1;
-	if (mount_pivot(c->root, e)) // from here on nothing of the host has a name
-		return -1;
 	close_fd(&c->root);
-	close_fd(&c->null_file);
-	close_fd(&c->empty_dir);
 	return 0;
 }
 

@@ -2,8 +2,9 @@
 // The one ordered list by which a process becomes the first process of a cell. Runs in the child, after clone
 // with every namespace new. Three stages; a step that fails means the cell does not start.
 //
-//   prepare  nothing of any sandbox is known: loopback, namespace limits, file tree skeleton   (warm slots wait here)
-//   build    the spec's mounts, host name, pivot: the host's file tree is gone afterwards
+//   prepare  nothing of any sandbox is known: loopback, namespace limits, file tree skeleton, and, in a slot for a
+//            place, everything up to the pivot   (warm slots wait here)
+//   build    what is missing of mounts, identity, pivot: the host's file tree is gone afterwards
 //   lock     limits, ids, capabilities, Landlock, seccomp; then a self-test of what must now be impossible
 #pragma once
 #include "isolate/rootfs.h"
@@ -15,6 +16,7 @@ struct contain {
 	enum profile profile;
 	bool warm;	  // the skeleton was made in prepare
 	bool nested;	  // user namespaces inside stay allowed
+	bool left;	  // the host's file tree is gone
 	int root;	  // O_PATH of the new root
 	int null_file, empty_dir;
 	enum slot_has has;

@@ -46,6 +46,7 @@ enum msg_type {
 	M_GONE,	   // str reason ("stopped", "exec ended", "expired", "idle", "died: ..."), u32 pending changes (-1 = not looked), u8 removed (the layer was renamed to .gone-ID beside it), u64 journal seq, str head hash
 	M_HIT,	   // K and C: str limit, str message: a limit was hit and what to do about it
 	M_PAUSED,  // u8 paused: by limit or by request
+	M_PENDING, // u32 changed paths, some time after an exec ended
 
 	// C and I: streams of one exec (C: the ticket's exec, frame.id 0; I: frame.id = exec number)
 	M_DATA,	   // stream in the header; C: u64 offset then bytes; I: bytes
@@ -64,6 +65,7 @@ enum msg_type {
 	M_MOUNT,   // + fd: a detached mount, in the order of the plan's needs
 	M_FREEZE,  // u8 on: stop or continue everything by signals -> M_OK
 	M_END,	   // u32 grace ms, u8 walk: end every process, send M_CHANGES (with walk, and if it could be made), exit
+	M_WALK,	   // look what changed, beside the work -> M_CHANGES with id 1
 	M_USAGE,   // u64 memory limit (0 = only look) -> M_USAGE u64 bytes used, u32 pid of the process killed for it or 0
 	// I: init -> skep-cell
 	M_READY,   // isolation; + fd: the seccomp listener

@@ -106,6 +106,7 @@ class World:
             "USER": "root" if IS_ROOT else "tester",
         }
         self.before = Leftovers(self)
+        self.started = []  # processes a test started by itself, to be reaped
         self.seen = {}  # (pid, start) -> name, of every process that was ever below our skepd
 
     # -- the command ------------------------------------------------------------------------------------------
@@ -256,7 +257,6 @@ class World:
 
     def close(self, check=True):
         """Ends everything; then nothing of ours may be left."""
-        self.env.pop("SKEP_FAULT", None)
         problems = []
         try:
             if os.path.exists(f"{self.skep_home}/state.db"):
@@ -278,6 +278,8 @@ class World:
             self.kill_strays()
         if not problems:
             problems += self.before.added()
+        for p in self.started:
+            p.wait(10)
         remove_tree(self.top)
         if check:
             assert not problems, "\n".join(problems)

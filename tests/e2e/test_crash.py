@@ -54,6 +54,14 @@ def test_skepd_killed_again_and_again(home, skep):
     assert skep("exec", box, "--", "echo", "fine").ok().line == "fine"
 
 
+def test_command_right_after_a_shutdown(home, skep):
+    """The old skepd does not answer any more but has not ended yet: the next command waits for its place."""
+    for _ in range(8):
+        skep("run", "--", "true").ok()
+        home.api("POST", "/v1/shutdown", {})
+        skep("ps").ok()
+
+
 def test_attach_and_kill_after_a_restart(home, skep):
     box = home.new()
     xid = skep("exec", "-d", box, "--", "sh", "-c", "echo a; sleep 661101").ok().line

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from kit import ROOT, wait_for
+from kit import ROOT, proc_start, proc_state, wait_for
 
 
 def points():
@@ -40,30 +40,35 @@ def settled(r, *codes):
 
 
 def restart(home, fault):
-    """A new skepd (and nursery) that has, or has no more, the fault."""
-    if home.skepd_pid():
-        pid = home.skepd_pid()
+    """A new skepd (and nursery) that has, or has no more, the fault. It is started here: the fault is for it and what
+    it starts, not for a successor that a client starts after it died of it."""
+    pid = home.skepd_pid()
+    if pid:
         home.watch()
+        start = proc_start(pid)
         home.api("POST", "/v1/shutdown", {})
-        wait_for(lambda: home.skepd_pid() != pid)
-    home.env.pop("SKEP_FAULT", None)
-    if fault:
-        home.env["SKEP_FAULT"] = fault
+        wait_for(lambda: proc_start(pid) != start or proc_state(pid) == "Z", why="skepd to end")
+    if not fault:
+        return
+    p = subprocess.Popen([f"{home.programs}/skepd", "--foreground"], env={**home.env, "SKEP_FAULT": fault}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    home.started.append(p)
+    wait_for(lambda: home.skepd_pid() or p.poll() is not None, why="skepd with the fault")
 
 
 @pytest.mark.parametrize("case", CASES, ids=names)
 def test_fault_in_a_life(home, project, case):
     point, how = case
     assert point, "the programs list no fault points"
-    kept = home.new("--name", "kept")
-    home.skep("exec", kept, "--", "sh", "-c", "echo precious > precious").ok()
-    home.skep("stop", kept).ok()
+    home.new("--name", "kept")
+    home.skep("exec", "kept", "--", "sh", "-c", "echo precious > precious").ok()
+    home.skep("stop", "kept").ok()
 
     restart(home, f"{point}:{how}")
     settled(home.skep("new", "--name", "fresh"), 1, 4, 8)
-    for argv in (["exec", "kept", "--", "cat", "precious"], ["exec", "fresh", "--", "sh", "-c", "echo x > x"], ["run", "--", "sh", "-c", "echo y > y"]):
+    kept = ["exec", "kept", "--", "cat", "precious"]
+    for argv in (kept, kept, ["exec", "fresh", "--", "sh", "-c", "echo x > x"], ["run", "--", "sh", "-c", "echo y > y"], ["run", "--", "true"]):
         settled(home.skep(*argv, timeout=30), 125, 137)
-    for argv in (["stop", "kept"], ["stop", "fresh"], ["rm", "--force", "fresh"]):
+    for argv in (["stop", "kept"], ["stop", "fresh"], ["rm", "--force", "fresh"], ["start", "kept"], ["pause", "kept"], ["resume", "kept"], ["rm", "kept"]):
         settled(home.skep(*argv, timeout=30), 1, 3, 4, 7, 8)
 
     restart(home, None)

@@ -29,6 +29,9 @@ static void refuses(void **state)
 	} rows[] = {
 		{"{\"bogus\":1}", ERR_INVALID},
 		{"{\"name\":1}", ERR_INVALID},
+		{"{\"name\":\"\"}", ERR_INVALID},
+		{"{\"exec\":{\"argv\":[\"a\"],\"user\":\"\"}}", ERR_INVALID},
+		{"{\"caller_path\":\"\"}", ERR_NONE},
 		{"{\"profile\":\"admin\"}", ERR_INVALID},
 		{"{\"min_isolation\":\"weak\"}", ERR_INVALID},
 		{"{\"limits\":{\"memory\":-1}}", ERR_INVALID},

@@ -49,6 +49,13 @@ static void age_is(uint64_t ms, const char *text)
 	assert_string_equal(buf_cstr(&b), text);
 }
 
+static void cpus_are(uint64_t milli, const char *text)
+{
+	auto_buf struct buf b = BUF_INIT(64);
+	out_cpus(&b, milli);
+	assert_string_equal(buf_cstr(&b), text);
+}
+
 static void test_numbers(void **state)
 {
 	uint64_t ms;
@@ -58,6 +65,10 @@ static void test_numbers(void **state)
 	size_is(1536, "1.5 KiB");
 	size_is(4ULL << 30, "4 GiB");
 	size_is(UINT64_MAX, "15.9 EiB");
+	cpus_are(0, "cpus not limited");
+	cpus_are(1500, "cpus 1.5");
+	cpus_are(2000, "cpus 2");
+	cpus_are(10, "cpus 0.01");
 	age_is(999, "0s");
 	age_is(99000, "99s");
 	age_is(100000, "1m");
@@ -158,8 +169,31 @@ static void test_create_refused(void **state)
 	refused((struct create_opts){UNSET, .empty = true, .repo = "/tmp"});
 	struct create_opts o = {UNSET, .mounts = (char *[]){gone, NULL}};
 	assert_int_equal(request_create(&b, &o, NULL, &e), -1);
-	o.mounts = (char *[]){rel, NULL};
+	assert_int_equal(e.kind, ERR_NOT_FOUND);
+	o = (struct create_opts){UNSET, .repo = gone};
 	assert_int_equal(request_create(&b, &o, NULL, &e), -1);
+	assert_int_equal(e.kind, ERR_NOT_FOUND);
+	o = (struct create_opts){UNSET, .mounts = (char *[]){rel, NULL}};
+	assert_int_equal(request_create(&b, &o, NULL, &e), -1);
+}
+
+static void repo_is_sent_as(const char *given, const char *sent)
+{
+	struct err e;
+	struct create_opts o = {UNSET, .repo = given};
+	auto_buf struct buf b = BUF_INIT(1 << 20);
+	assert_int_equal(request_create(&b, &o, NULL, &e), 0);
+	auto_json json_t *j = json_read(b.p, b.n, &e);
+	assert_string_equal(json_str(j, "repo"), sent);
+}
+
+// Whether a URL can be used is for skepd to say.
+static void test_repo(void **state)
+{
+	(void)state;
+	repo_is_sent_as("/tmp/.", "/tmp");
+	repo_is_sent_as("https://example.org/a.git", "https://example.org/a.git");
+	repo_is_sent_as("git@example.org:a/b.git", "git@example.org:a/b.git");
 }
 
 static void test_exit_codes(void **state)
@@ -176,6 +210,7 @@ int main(void)
 		cmocka_unit_test(test_text),	   cmocka_unit_test(test_numbers),
 		cmocka_unit_test(test_table),	   cmocka_unit_test(test_base64),
 		cmocka_unit_test(test_create),	   cmocka_unit_test(test_create_refused),
+		cmocka_unit_test(test_repo),
 		cmocka_unit_test(test_exit_codes),
 	};
 	return cmocka_run_group_tests_name("cli/out", tests, NULL, NULL);

@@ -64,11 +64,13 @@ static void say_data(struct peer *p, uint8_t stream, uint64_t off, const char *d
 	say(p, M_DATA, stream, b.p, b.n);
 }
 
-static void say_u64(struct peer *p, uint8_t type, uint64_t v)
+// taken: bytes of stdin that reached the cell before, from anybody
+static void say_credit(struct peer *p, uint64_t upto, uint64_t taken)
 {
-	auto_buf struct buf b = BUF_INIT(8);
-	wire_u64(&b, v);
-	say(p, type, 0, b.p, b.n);
+	auto_buf struct buf b = BUF_INIT(16);
+	wire_u64(&b, upto);
+	wire_u64(&b, taken);
+	say(p, M_CREDIT, 0, b.p, b.n);
 }
 
 static void say_exit(struct peer *p, uint32_t status, const char *reason)
@@ -206,10 +208,10 @@ static void echo(struct peer *p)
 {
 	struct frame f;
 	uint64_t credit = 0;
-	say_u64(p, M_CREDIT, credit);
+	say_credit(p, credit, 0);
 	for (;;) {
 		if (p->in == credit)
-			say_u64(p, M_CREDIT, credit += 1000);
+			say_credit(p, credit += 1000, p->in);
 		hear(p, &f);
 		if (f.type == M_EOF)
 			break;
@@ -358,7 +360,7 @@ static void test_reader_gone(void **state)
 static void leave_unread(struct peer *p)
 {
 	struct frame f;
-	say_u64(p, M_CREDIT, LIMIT_STDIN_WINDOW);
+	say_credit(p, LIMIT_STDIN_WINDOW, 0);
 	hear_type(p, &f, M_DATA);
 	say_data(p, 1, 0, "last", 4);
 	say_exit(p, 3, NULL);
@@ -457,9 +459,9 @@ static void test_signals_are_forwarded(void **state)
 static void closes_stdin(struct peer *p)
 {
 	struct frame f;
-	say_u64(p, M_CREDIT, 100);
+	say_credit(p, 100, 0);
 	hear_type(p, &f, M_DATA);
-	say_u64(p, M_CREDIT, UINT64_MAX);
+	say_credit(p, UINT64_MAX, 3);
 	poll(NULL, 0, 50);
 	say_exit(p, 0, NULL);
 }
@@ -486,7 +488,7 @@ static void test_stdin_closed_by_the_exec(void **state)
 static void joins_late(struct peer *p)
 {
 	struct frame f;
-	say_u64(p, M_CREDIT, 5000 + LIMIT_STDIN_WINDOW); // 5000 bytes were sent by others
+	say_credit(p, 5000 + LIMIT_STDIN_WINDOW, 5000); // sent by others
 	hear_type(p, &f, M_DATA);
 	if (wire_get_u64(&(struct wire){.p = f.p, .n = f.n}) != 5000)
 		_exit(98);
@@ -508,6 +510,45 @@ static void test_join_behind_earlier_input(void **state)
 	pump_result_done(&r);
 	ended_well(pid);
 	close_ends(&x);
+}
+
+static void say_hit(struct peer *p, const char *limit, const char *msg)
+{
+	auto_buf struct buf b = BUF_INIT(4096);
+	wire_str(&b, limit);
+	wire_str(&b, msg);
+	say(p, M_HIT, 0, b.p, b.n);
+}
+
+static void limits_hit(struct peer *p)
+{
+	say_hit(p, "disk", "the disk is full");
+	say_hit(p, "disk", "the disk is full");
+	say_hit(p, "memory", "no\x1bmore");
+	say_exit(p, 137, "the disk is full");
+	close(p->c.fd);
+}
+
+static void test_hits_are_told_once(void **state)
+{
+	struct ends x;
+	struct err e;
+	struct pump_result r;
+	(void)state;
+	for (int wanted = 1; wanted >= 0; wanted--) {
+		open_ends(&x);
+		pid_t pid = start_cell(limits_hit);
+		struct pump_spec s = spec_of(&x);
+		s.hits = wanted;
+		assert_int_equal(pump_run(&s, &r, &e), 0);
+		close_fd(&x.err[1]);
+		text_is(x.err[0], wanted ? "skep: the disk is full\nskep: no\\x1bmore\n" : "");
+		assert_int_equal(pump_has_told(&r, r.exit.reason), wanted);
+		pump_result_done(&r);
+		ended_well(pid);
+		close_ends(&x);
+		unlink(sock);
+	}
 }
 
 // --- the place for what is copied out ---
@@ -536,7 +577,7 @@ static void test_place(void **state)
 	put(p.temp, "t/both", "new");
 	put(p.temp, "other", "not asked for");
 	assert_int_equal(fchmodat(p.temp, "t", 0555, 0), 0);
-	assert_int_equal(place_move(&p, &e), 0);
+	assert_int_equal(place_move(&p, 022, &e), 0);
 	place_close(&p);
 	auto_buf struct buf b = BUF_INIT(64);
 	assert_int_equal(fs_read(top, "there/t/both", &b, &e), 0);
@@ -545,15 +586,50 @@ static void test_place(void **state)
 
 	assert_int_equal(place_open(&p, fresh, false, "t", &e), 0);
 	put(p.temp, "t", "file");
-	assert_int_equal(place_move(&p, &e), 0);
+	assert_int_equal(place_move(&p, 022, &e), 0);
 	place_close(&p);
 	assert_true(fs_exists(top, "fresh"));
 
 	assert_int_equal(place_open(&p, fresh, true, "t", &e), -1);
 	assert_int_equal(place_open(&p, none, false, "t", &e), -1);
 	assert_int_equal(place_open(&p, there, false, "t", &e), 0);
-	assert_int_equal(place_move(&p, &e), -1); // nothing was made
+	assert_int_equal(place_move(&p, 022, &e), -1); // nothing was made
 	place_close(&p);
+}
+
+static mode_t mode_of(int fd, const char *path)
+{
+	struct stat st;
+	assert_int_equal(fstatat(fd, path, &st, AT_SYMLINK_NOFOLLOW), 0);
+	return st.st_mode & 07777;
+}
+
+static void test_place_masks_modes(void **state)
+{
+	struct err e;
+	struct place p;
+	auto_fd int top = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	auto_free char *there = xasprintf("%s/there", dir);
+	(void)state;
+	mkdirat(top, "there", 0755);
+	assert_int_equal(place_open(&p, there, false, "t", &e), 0);
+	mkdirat(p.temp, "t", 0700);
+	mkdirat(p.temp, "t/open", 0700);
+	mkdirat(p.temp, "t/shut", 0700);
+	put(p.temp, "t/open/f", "1");
+	put(p.temp, "t/shut/f", "1");
+	assert_int_equal(symlinkat("/etc/passwd", p.temp, "t/link"), 0);
+	assert_int_equal(fchmodat(p.temp, "t/open/f", 0777, 0) | fchmodat(p.temp, "t/shut/f", 0666, 0), 0);
+	assert_int_equal(fchmodat(p.temp, "t/open", 0777, 0) | fchmodat(p.temp, "t/shut", 0050, 0), 0);
+	assert_int_equal(fchmodat(p.temp, "t", 0775, 0), 0);
+	assert_int_equal(place_move(&p, 027, &e), 0);
+	place_close(&p);
+	assert_int_equal(mode_of(top, "there/t"), 0750);
+	assert_int_equal(mode_of(top, "there/t/open"), 0750);
+	assert_int_equal(mode_of(top, "there/t/open/f"), 0750);
+	assert_int_equal(mode_of(top, "there/t/shut"), 0050);
+	assert_int_equal(fchmodat(top, "there/t/shut", 0700, 0), 0);
+	assert_int_equal(mode_of(top, "there/t/shut/f"), 0640);
 }
 
 int main(void)
@@ -569,7 +645,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_signals_are_forwarded, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_stdin_closed_by_the_exec, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_join_behind_earlier_input, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_hits_are_told_once, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_place, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_place_masks_modes, setup, teardown),
 	};
 	signal(SIGPIPE, SIG_IGN);
 	return cmocka_run_group_tests_name("cli/pump", tests, NULL, NULL);

@@ -49,13 +49,16 @@ static void takes_only_the_allowlist_of_the_caller(void **state)
 {
 	(void)state;
 	char *caller[] = {(char[]){"LANG=de_DE.UTF-8"}, (char[]){"LC_ALL=C"}, (char[]){"AWS_SECRET=1"}, (char[]){"SSH_AUTH_SOCK=/x"},
-			  (char[]){"CI=1"}, (char[]){"TERM=vt100"}, (char[]){"TZ"}, (char[]){"LANGX=1"}, NULL};
+			  (char[]){"CI=1"}, (char[]){"FORCE_COLOR=1"}, (char[]){"CLICOLOR=0"}, (char[]){"CLICOLOR_FORCE=1"}, (char[]){"TERM=vt100"}, (char[]){"TZ"}, (char[]){"LANGX=1"}, NULL};
 	struct env_input in = input();
 	in.caller = caller;
 	char **env = env_make(&in);
 	assert_string_equal(get(env, "LANG"), "de_DE.UTF-8");
 	assert_string_equal(get(env, "LC_ALL"), "C");
 	assert_string_equal(get(env, "CI"), "1");
+	assert_string_equal(get(env, "FORCE_COLOR"), "1");
+	assert_string_equal(get(env, "CLICOLOR"), "0");
+	assert_string_equal(get(env, "CLICOLOR_FORCE"), "1");
 	assert_null(get(env, "AWS_SECRET"));
 	assert_null(get(env, "SSH_AUTH_SOCK"));
 	assert_null(get(env, "TERM")); // no terminal

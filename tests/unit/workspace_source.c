@@ -47,8 +47,12 @@ static void says_why_and_what_to_do(void **state)
 {
 	(void)state;
 	struct err e;
+	struct source src;
 	assert_int_equal(source_check(&rules, "/home/ann", &e), -1);
 	assert_non_null(strstr(e.msg, "home directory"));
+	assert_null(strstr(e.msg, "--repo")); // it may be about a mount
+	assert_int_equal(source_resolve(&rules, "/usr", NULL, &src, &e), -1);
+	assert_non_null(strstr(e.msg, "system directory"));
 	assert_non_null(strstr(e.msg, "--repo"));
 }
 
