@@ -379,6 +379,7 @@ void nursery_close(struct native *n)
 	if (n->connected)
 		chan_close(&n->ch);
 	n->connected = false;
+	buf_done(&n->key);
 	int fd = n->child.fd;
 	loop_del(n->loop, &n->child);
 	close_fd(&fd);

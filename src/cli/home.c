@@ -140,14 +140,19 @@ static bool is_absent(const struct err *e)
 	return e->sys == ENOENT || e->sys == ECONNREFUSED;
 }
 
-// The winner of a race to start may not listen yet: there is no event to wait for but its socket.
-static int connect_winner(const char *sock, struct err *e)
+// Ours may have found the place taken. The winner of a race to start listens in a moment: there is no event to wait for
+// but its socket. One that is just ending does not any more: then the place is free in a moment, and ours tries again.
+static int start_and_connect(const char *home, const char *sock, struct err *e)
 {
-	for (int waited = 0;; waited += 10) {
-		int fd = home_connect(sock, e);
-		if (fd >= 0 || !is_absent(e) || waited >= WINNER_MS)
-			return fd;
-		poll(NULL, 0, 10);
+	for (uint64_t until = clock_ms() + WINNER_MS;;) {
+		if (start_skepd(home, e))
+			return -1;
+		for (int i = 0; i < 5; i++) {
+			int fd = home_connect(sock, e);
+			if (fd >= 0 || !is_absent(e) || clock_ms() >= until)
+				return fd;
+			poll(NULL, 0, 10);
+		}
 	}
 }
 
@@ -173,7 +178,7 @@ int home_connect_skepd(struct err *e)
 	auto_free char *sock = xasprintf("%s/run/skepd.sock", home);
 	int fd = home_connect(sock, e);
 	if (fd < 0 && is_absent(e) && !getenv("SKEP_NO_START"))
-		fd = start_skepd(home, e) ? -1 : connect_winner(sock, e);
+		fd = start_and_connect(home, sock, e);
 	if (fd < 0 && e->kind == ERR_SYSTEM)
 		e->kind = ERR_UNAVAILABLE;
 	return fd;

@@ -140,8 +140,14 @@ void record_created(struct box *b);
 void record_state(struct box *b, enum state from);
 int record_keep(struct box *b, struct err *e) MUST_USE; // moves its directory to journals/ID
 void record_gone(struct box *b);			// remembers its anchor
-// After a cell that ended unseen: its exec.exit lines go into rows. True when it wrote its own end, with why.
-bool record_settle(struct box *b, char **out_reason);
+// What the journal tells of a cell that ended unseen. ended: it wrote its own end, with why (owned) and what is pending
+// (-1 = it did not look). Its exec.exit lines go into rows.
+struct settled {
+	bool ended;
+	char *reason;
+	int64_t pending;
+};
+void record_settle(struct box *b, struct settled *out);
 
 // Removes directories below SKEP_HOME in the background; a failure is logged, gc finds the rest.
 void engine_discard(struct engine *g, char *const *dirs);

@@ -50,6 +50,7 @@ static void start_failed(struct box *b, const struct err *e)
 	struct task *t = b->holder;
 	struct err se;
 	if (t->kind == TASK_ADOPT) {
+		b->holder = NULL; // the box may go with its cell, and is not asked for by anybody
 		cell_lost(b);
 		task_end(t, NULL);
 		return;
@@ -257,28 +258,21 @@ void box_events_init(struct box *b)
 	};
 }
 
-void cell_lost(struct box *b)
+// It said goodbye, and nobody was there to hear it.
+static void ended_unseen(struct box *b, const struct settled *s)
 {
-	struct err e;
-	auto_free char *reason = NULL;
+	if (!fs_exists(b->g->layers, b->row.layer)) {
+		removed_by_cell(b); // a `run` with nothing pending
+		return;
+	}
+	b->row.pending = s->pending;
+	box_move(b, STATE_STOPPED, strcmp(s->reason, "stopped") ? s->reason : NULL);
+}
+
+static void died_unseen(struct box *b)
+{
 	bool was_live = b->row.state == STATE_RUNNING || b->row.state == STATE_PAUSED;
-	drop_cell(b, true);
-	if (!fs_exists(b->g->sandboxes, b->row.id)) { // removed, and the last rows of it died with the old daemon
-		logged(b, store_sandbox_drop(b->g->store, b->row.id, &e), &e);
-		box_drop(b);
-		return;
-	}
-	bool ended = record_settle(b, &reason);
-	if (ended && !fs_exists(b->g->layers, b->row.layer)) {
-		removed_by_cell(b); // a `run` that ended with nothing pending while we were away
-		return;
-	}
-	logged(b, store_execs_lost(b->g->store, b->row.id, "its cell died", clock_unix_ms(), &e), &e);
 	b->row.pending = -1;
-	if (ended) {
-		box_move(b, STATE_STOPPED, reason && strcmp(reason, "stopped") ? reason : NULL);
-		return;
-	}
 	record(b, "cell.gone", "\"reason\":\"died\"");
 	if (b->row.state == STATE_CREATING)
 		box_move(b, STATE_FAILED, "skepd ended while it was being created");
@@ -286,6 +280,25 @@ void cell_lost(struct box *b)
 		box_move(b, STATE_FAILED, "cell died");
 	else
 		box_save(b);
+}
+
+void cell_lost(struct box *b)
+{
+	struct err e;
+	struct settled s;
+	drop_cell(b, true);
+	if (!fs_exists(b->g->sandboxes, b->row.id)) { // removed, and the last rows of it died with the old daemon
+		logged(b, store_sandbox_drop(b->g->store, b->row.id, &e), &e);
+		box_drop(b);
+		return;
+	}
+	record_settle(b, &s);
+	logged(b, store_execs_lost(b->g->store, b->row.id, "its cell died", clock_unix_ms(), &e), &e);
+	if (s.ended)
+		ended_unseen(b, &s);
+	else
+		died_unseen(b);
+	free(s.reason);
 }
 
 static void adopt(void *ctx, const struct cell_row *row)

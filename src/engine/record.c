@@ -163,8 +163,7 @@ void record_gone(struct box *b)
 
 struct settle {
 	struct box *b;
-	bool ended;
-	char *reason;
+	struct settled *out;
 };
 
 static void settle_exec(struct box *b, const json_t *o)
@@ -189,24 +188,25 @@ static bool on_line(struct str line, void *arg)
 	if (!strcmp(type, "exec.exit")) {
 		settle_exec(s->b, o);
 	} else if (!strcmp(type, "cell.up")) {
-		s->ended = false;
+		s->out->ended = false;
 	} else if (!strcmp(type, "cell.gone")) {
-		s->ended = true;
-		free(s->reason);
-		s->reason = xstrdup(json_str(o, "reason"));
+		const json_t *pending = json_object_get(o, "pending");
+		s->out->ended = true;
+		s->out->pending = json_is_integer(pending) ? json_integer_value(pending) : -1;
+		free(s->out->reason);
+		s->out->reason = xstrdup(json_str(o, "reason"));
 	}
 	return true;
 }
 
-bool record_settle(struct box *b, char **out_reason)
+void record_settle(struct box *b, struct settled *out)
 {
 	struct err e;
-	struct settle s = {.b = b};
+	struct settle s = {.b = b, .out = out};
+	*out = (struct settled){.pending = -1};
 	auto_fd int dir = fs_open(b->g->sandboxes, b->row.id, O_RDONLY | O_DIRECTORY, 0, &e);
 	if (dir >= 0 && journal_find(dir, NULL, on_line, &s, &e))
 		log_line(LOG_WARN, "sandbox=%s journal: %s", b->row.id, e.msg);
-	*out_reason = s.reason;
-	return s.ended;
 }
 
 // The directory of a journal and the anchor it must reach; removed sandboxes are found by id or prefix.

@@ -45,7 +45,13 @@ static void fake_event(struct cell *c, const char *type, const char *by, const c
 	(void)c, (void)type, (void)by, (void)body, (void)r;
 }
 
-static const struct backend_ops ops = {.start = fake_start, .remove = fake_remove, .event = fake_event};
+static struct cell *fake_adopt(struct backend *b, const char *sandbox, const char *key, struct cell_watcher *w)
+{
+	(void)b, (void)sandbox, (void)key, (void)w;
+	return (struct cell *)&a_cell;
+}
+
+static const struct backend_ops ops = {.start = fake_start, .adopt = fake_adopt, .remove = fake_remove, .event = fake_event};
 static struct backend backend = {.name = "fake", .ops = &ops};
 
 static void open_all(void)
@@ -199,6 +205,46 @@ static void a_stopped_one_has_no_cell_row(void **state)
 	assert_int_equal(told, ERR_CONFLICT); // something is pending
 }
 
+// A `run` that ended with nothing pending while there was no daemon.
+static void a_run_that_ended_unseen(void **state)
+{
+	struct err e;
+	struct cell_row cell = {.sandbox = BOX, .key = "k"};
+	enum err_kind told = ERR_NONE;
+	(void)state;
+	struct box *b = add(0);
+	b->row.state = STATE_RUNNING;
+	record(b, "cell.up", "");
+	record(b, "cell.gone", "\"reason\":\"exec ended\"");
+	assert_int_equal(store_cell_set(store, &cell, &e), 0);
+	assert_int_equal(engine_reconcile(g, &e), 0);
+	engine_start(g, BOX, (struct done){note_kind, &told}); // somebody waits already
+	err_set(&e, ERR_UNAVAILABLE, "nobody answers");
+	b->w.up(&b->w, NULL, &e);
+	assert_int_equal(told, ERR_NOT_FOUND);
+	assert_null(box_by_id(g, BOX));
+	assert_true(fs_exists(g->journals, BOX));
+}
+
+static void what_is_pending_is_told_by_the_journal(void **state)
+{
+	struct err e;
+	struct cell_row cell = {.sandbox = BOX, .key = "k"};
+	(void)state;
+	struct box *b = add(0);
+	b->row.state = STATE_RUNNING;
+	assert_int_equal(mkdirat(g->layers, b->row.layer, 0700), 0);
+	record(b, "cell.up", "");
+	record(b, "cell.gone", "\"reason\":\"idle\",\"pending\":3");
+	assert_int_equal(store_cell_set(store, &cell, &e), 0);
+	assert_int_equal(engine_reconcile(g, &e), 0);
+	err_set(&e, ERR_UNAVAILABLE, "nobody answers");
+	b->w.up(&b->w, NULL, &e);
+	assert_int_equal(b->row.state, STATE_STOPPED);
+	assert_string_equal(b->row.reason, "idle");
+	assert_int_equal(b->row.pending, 3);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -207,6 +253,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_was_not_committed_yet_survives_a_restart, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_removed_one_leaves_only_its_journal, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_stopped_one_has_no_cell_row, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_run_that_ended_unseen, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(what_is_pending_is_told_by_the_journal, set_up, tear_down),
 	};
 	return cmocka_run_group_tests_name("engine/life", tests, NULL, NULL);
 }
