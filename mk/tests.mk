@@ -28,11 +28,12 @@ soak:
 	@$(MAKE) -s -j$$(nproc) V=asan all
 	@V=asan tools/run-tests e2e-root e2e-user
 
-# Fuzz targets: tests/fuzz/ROOM_NOUN.c links ROOM and everything below it, as unit tests do, in a tree of its own.
+# Fuzz targets, in a tree of their own. tests/fuzz/ROOM_NOUN.c links ROOM and everything below it, as unit tests do;
+# one named by its noun alone may use the rooms with parsers.
 FUZZ_SAN  := -fsanitize=address,undefined -fno-sanitize-recover=all
 FUZZERS   := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/*.c))
 define fuzz_rule
-$(B)/fuzz/$(1): tests/fuzz/$(1).c $(call glibs,$(call below,$(firstword $(subst _, ,$(1)))))
+$(B)/fuzz/$(1): tests/fuzz/$(1).c $(call glibs,$(or $(call below,$(firstword $(subst _, ,$(1)))),workspace journal http model base))
 	@mkdir -p $$(@D)
 	$(CC) $(CFLAGS) $(FUZZ_SAN) -fsanitize=fuzzer -o $$@ $$< $$(filter %.a,$$^) $(filter-out -lcmocka,$(UNIT_LIBS))
 endef

@@ -212,7 +212,8 @@ void cell_on_init_frame(struct chan *ch, struct frame *f)
 		break;
 	case M_USAGE: {
 		uint64_t used = wire_get_u64(&w);
-		watchdog_usage(c, used, wire_get_u32(&w));
+		uint32_t killed = wire_get_u32(&w);
+		watchdog_usage(c, used, killed, wire_get_u32(&w));
 		break;
 	}
 	case M_BEGUN:

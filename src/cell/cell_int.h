@@ -90,7 +90,7 @@ struct cell {
 	struct timer ttl, idle, sample, ending, look;
 	struct watch oom;
 	uint64_t oom_seen, pids_seen, disk_floor, walk_free, walk_free_files;
-	bool walking;
+	bool walking, told_memory, told_pids;
 	struct watch walk;
 	// record: events of the workload, by token bucket
 	uint64_t bucket_ms, bucket, dropped;
@@ -168,7 +168,7 @@ void watchdog_start(struct cell *c);
 void watchdog_activity(struct cell *c); // something began, ended or moved
 void watchdog_exec(struct sx *x);	 // arms its timeout
 void watchdog_ended(struct sx *x);
-void watchdog_usage(struct cell *c, uint64_t used, uint32_t killed);
+void watchdog_usage(struct cell *c, uint64_t used, uint32_t killed, uint32_t processes);
 void watchdog_check_cgroup(struct cell *c);
 void watchdog_hit(struct cell *c, const char *limit, const char *message);
 

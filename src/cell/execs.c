@@ -100,8 +100,10 @@ struct sx *sx_start(struct cell *c, struct exec_spec *s, const char *ticket, uin
 	struct err e;
 	auto_buf struct buf b = BUF_INIT(LIMIT_ARGV + 65536);
 	exec_spec_write(&b, &x->spec);
-	if (fault(FAULT_EXEC_SPAWN, &e) || !chan_send_buf(&c->init, M_EXEC, x->number, &b)) {
-		err_set(&e, ERR_LIMIT, "arguments and environment are longer than %u bytes", LIMIT_ARGV);
+	int rc = fault(FAULT_EXEC_SPAWN, &e) ? -1 : 0;
+	if (!rc && !chan_send_buf(&c->init, M_EXEC, x->number, &b))
+		rc = err_set(&e, ERR_LIMIT, "arguments and environment are longer than %u bytes", LIMIT_ARGV);
+	if (rc) {
 		sx_failed(x, &e);
 		return x;
 	}

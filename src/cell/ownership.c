@@ -12,14 +12,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define DEPTH_MAX 64
 #define FILE_MAX (64 << 20)
 
-// Directories only, or also the files in the top directory (a package database opens its own for writing).
-static int mirror(int from, int to, bool files, int depth, struct err *e)
+// Directories only; or also the files in the top directory and locks anywhere (a package database opens its own for
+// writing).
+static bool is_lock(const char *name)
+{
+	return !strncasecmp(name, "lock", 4);
+}
+
+static int mirror(int from, int to, bool database, int depth, struct err *e)
 {
 	int fd = openat(from, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *d = fd < 0 ? NULL : fdopendir(fd);
@@ -33,14 +40,16 @@ static int mirror(int from, int to, bool files, int depth, struct err *e)
 	while (!rc && (ent = readdir(d))) {
 		struct stat st;
 		const char *name = ent->d_name;
-		if (!strcmp(name, ".") || !strcmp(name, "..") || (ent->d_type != DT_DIR && ent->d_type != DT_UNKNOWN && !files))
+		bool wanted = database && (!depth || is_lock(name));
+		if (!strcmp(name, ".") || !strcmp(name, "..") || (ent->d_type != DT_DIR && ent->d_type != DT_UNKNOWN && !wanted))
 			continue;
 		if (fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW))
 			continue;
-		if (S_ISREG(st.st_mode) && files && st.st_size < FILE_MAX) {
+		if (S_ISREG(st.st_mode) && wanted && st.st_size < FILE_MAX) {
 			auto_buf struct buf b = BUF_INIT(FILE_MAX);
 			struct err unreadable;
-			if (!fs_read(from, name, &b, &unreadable))
+			// A lock that only root may read is as good empty; what else is closed to us stays what it is.
+			if (!fs_read(from, name, &b, &unreadable) || is_lock(name))
 				rc = fs_write(to, name, b.p ? b.p : "", b.n, st.st_mode & 0777, e);
 		} else if (S_ISDIR(st.st_mode) && depth < DEPTH_MAX) {
 			auto_fd int sub = openat(from, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -48,7 +57,7 @@ static int mirror(int from, int to, bool files, int depth, struct err *e)
 				rc = err_sys(e, "mirror %s", name);
 			auto_fd int into = rc ? -1 : openat(to, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 			if (!rc && sub >= 0 && into >= 0)
-				rc = mirror(sub, into, false, depth + 1, e);
+				rc = mirror(sub, into, database, depth + 1, e);
 			if (!rc && into >= 0 && fchmod(into, st.st_mode & 0777))
 				rc = err_sys(e, "mirror %s", name);
 		}
@@ -57,7 +66,7 @@ static int mirror(int from, int to, bool files, int depth, struct err *e)
 	return rc;
 }
 
-static int mirror_as(int into, const char *host, const char *name, bool files, struct err *e)
+static int mirror_as(int into, const char *host, const char *name, bool database, struct err *e)
 {
 	auto_fd int from = open(host, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (from < 0)
@@ -65,15 +74,17 @@ static int mirror_as(int into, const char *host, const char *name, bool files, s
 	if (fs_mkdirs(into, name, 0755, e))
 		return -1;
 	auto_fd int to = fs_open(into, name, O_RDONLY | O_DIRECTORY, 0, e);
-	return to < 0 ? -1 : mirror(from, to, files, 0, e);
+	return to < 0 ? -1 : mirror(from, to, database, 0, e);
 }
 
 // Changes when a package is installed or removed, or the system is another.
 static void host_key(char out[SHA256_HEX])
 {
 	static const char *const witnesses[] = {"/etc/os-release", "/var/lib/dpkg/status", "/var/lib/rpm", "/usr", "/opt"};
+	static const int layout = 3; // of what is built here
 	struct sha256 h;
 	sha256_init(&h);
+	sha256_add(&h, &layout, sizeof layout);
 	for (size_t i = 0; i < countof(witnesses); i++) {
 		struct stat st = {0};
 		if (!stat(witnesses[i], &st)) {

@@ -131,11 +131,26 @@ void watchdog_check_cgroup(struct cell *c)
 	c->pids_seen = u.pids_hits;
 }
 
-void watchdog_usage(struct cell *c, uint64_t used, uint32_t killed)
+// Without a cgroup the limits of each process refuse (malloc fails, fork fails) and tell nobody: said here when a look
+// finds the cell near its limit, once until it has come down again.
+static void near(struct cell *c, const char *limit, uint64_t now, uint64_t most, bool *told, const char *message)
 {
-	(void)used;
-	if (killed)
+	if (most && !*told && now >= most - most / 16) {
+		*told = true;
+		watchdog_hit(c, limit, message);
+	} else if (now < most / 2) {
+		*told = false;
+	}
+}
+
+void watchdog_usage(struct cell *c, uint64_t used, uint32_t killed, uint32_t processes)
+{
+	if (killed) {
+		c->told_memory = true;
 		watchdog_hit(c, "memory", "the largest process was killed: the sandbox reached its memory limit; see --memory");
+	}
+	near(c, "memory", used, c->spec.limits.memory, &c->told_memory, "the sandbox is at its memory limit; see --memory");
+	near(c, "pids", processes + 1, c->spec.limits.pids, &c->told_pids, "the sandbox is at its process limit; see --pids");
 }
 
 // --- disk ---
@@ -270,7 +285,7 @@ static void on_sample(struct timer *t)
 		return;
 	if (!c->paused) {
 		watchdog_check_cgroup(c);
-		if (supervised(c) && c->spec.limits.memory) {
+		if (supervised(c)) {
 			auto_buf struct buf b = BUF_INIT(16);
 			wire_u64(&b, c->spec.limits.memory);
 			chan_send_buf(&c->init, M_USAGE, 0, &b);

@@ -186,11 +186,12 @@ static void do_members(struct frame *f)
 static void do_usage(struct frame *f)
 {
 	struct wire w = {.p = f->p, .n = f->n};
-	auto_buf struct buf b = BUF_INIT(16);
+	auto_buf struct buf b = BUF_INIT(32);
 	pid_t killed = 0;
 	uint64_t used = tree_memory(wire_get_u64(&w), &killed);
 	wire_u64(&b, used);
 	wire_u32(&b, (uint32_t)killed);
+	wire_u32(&b, (uint32_t)tree_count());
 	chan_send_buf(&self.chan, M_USAGE, f->id, &b);
 }
 

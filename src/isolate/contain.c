@@ -34,15 +34,16 @@ static int limit_namespace(const struct contain *c, struct err *e)
 	return fs_put(AT_FDCWD, "/proc/sys/user/max_inotify_instances", "64", e);
 }
 
+// The template's null device: checked to be one when the template was made, and mounted without set-user-id already.
 static int open_mask_sources(struct contain *c, struct err *e)
 {
 	struct stat st;
-	c->null_file = fs_open(AT_FDCWD, "/dev/null", O_PATH, 0, e);
+	auto_free char *empty = xasprintf("%s/empty", c->host->template), *null = xasprintf("%s/dev/null", c->host->template);
+	c->null_file = fs_open(AT_FDCWD, null, O_PATH, 0, e);
 	if (c->null_file < 0)
 		return -1;
 	if (fstat(c->null_file, &st) || !S_ISCHR(st.st_mode) || st.st_rdev != makedev(1, 3))
 		return err_set(e, ERR_DENIED, "/dev/null is not the null device");
-	auto_free char *empty = xasprintf("%s/empty", c->host->template);
 	c->empty_dir = fs_open(AT_FDCWD, empty, O_PATH | O_DIRECTORY, 0, e);
 	return c->empty_dir < 0 ? -1 : 0;
 }
@@ -231,16 +232,17 @@ int contain_prepare(struct contain *c, const int *trees, int n_trees, struct err
 	return n_trees ? prepare_layer(c, trees, n_trees, e) : 0;
 }
 
-// An image is the root itself: one overlay, under everything else.
-static int mount_image_root(struct contain *c, struct err *e)
+// An image is the root itself: one overlay, under everything else. The root profile on the host's system has one too,
+// over nothing, so that what it makes in / and /home stays.
+static int mount_root_overlay(struct contain *c, bool image, struct err *e)
 {
 	auto_free char *stage = xasprintf("%s/stage", c->host->template), *root = xasprintf("%s/root", c->host->template);
+	auto_free char *opt = xasprintf("lowerdir=%s,upperdir=l/root/top,workdir=l/work/root-top,userxattr,volatile,index=off,"
+					"metacopy=off,xino=off", image ? "i" : "../empty");
 	struct plan p = {0};
-	if (ready_part(c->layer, "root/image", e))
+	if (ready_part(c->layer, "root/top", e))
 		return -1;
-	plan_add(&p, MOUNT_OVERLAY, stage, "",
-		 "lowerdir=i,upperdir=l/root/image,workdir=l/work/root-image,userxattr,volatile,index=off,metacopy=off,xino=off",
-		 MF_WRITE);
+	plan_add(&p, MOUNT_OVERLAY, stage, "", opt, MF_WRITE);
 	if (apply(c, &p, e))
 		return -1;
 	close_fd(&c->root);
@@ -259,7 +261,7 @@ static int build_mounts(struct contain *c, const struct cell_spec *s, const int 
 		return -1;
 	if (c->has < SLOT_PLACE && open_base(c, s, e))
 		return -1;
-	if (s->image && mount_image_root(c, e))
+	if ((s->image || s->profile == PROFILE_ROOT) && mount_root_overlay(c, s->image, e))
 		return -1;
 	return c->warm ? 0 : apply_skeleton(c, s->image, e);
 }
@@ -283,7 +285,7 @@ int contain_build(struct contain *c, const struct cell_spec *s, const int *trees
 		return err_sys(e, "set the host name");
 	if (!c->left && leave_host(c, e))
 		return -1;
-	if (!(s->image && s->profile == PROFILE_ROOT) && mount_seal(c->root, e))
+	if (s->profile != PROFILE_ROOT && mount_seal(c->root, e))
 		return -1;
 	close_fd(&c->root);
 	return 0;

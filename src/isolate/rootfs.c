@@ -24,7 +24,8 @@ static const char *const system_names[] = {"usr",   "bin",    "sbin", "lib", "li
 static const char *const proc_masked[] = {
 	"proc/acpi",	  "proc/asound",      "proc/kcore",	 "proc/keys",	   "proc/key-users",  "proc/kmsg",
 	"proc/kallsyms",  "proc/latency_stats", "proc/modules",	 "proc/sched_debug", "proc/scsi",	      "proc/timer_list",
-	"proc/timer_stats", "proc/interrupts",  "proc/config.gz", "proc/sysrq-trigger", NULL,
+	"proc/timer_stats", "proc/interrupts",  "proc/config.gz", "proc/sysrq-trigger", "proc/iomem",
+	"proc/ioports", NULL,
 };
 static const char *const proc_readonly[] = {"proc/sys", "proc/irq", "proc/bus", "proc/fs", "proc/mtrr", NULL};
 
@@ -150,8 +151,9 @@ void rootfs_skeleton(const struct rootfs_host *h, enum profile profile, bool ima
 			plan_add(p, MOUNT_BIND, "/var/lib/rpm", "var/lib/rpm", NULL, MF_OPTIONAL);
 		}
 	}
-	if (!image || profile == PROFILE_USER)
-		plan_add(p, MOUNT_DIR, NULL, "home", "755", 0);
+	static const char *const usual[] = {"home", "srv", "mnt", "media", NULL};
+	for (const char *const *d = usual; *d && !image; d++)
+		plan_add(p, MOUNT_DIR, NULL, *d, "755", 0);
 	plan_add(p, MOUNT_BIND, dev, "dev", NULL, MF_DEV);
 	skeleton_kernel(p);
 }
@@ -296,7 +298,7 @@ static void small_tmpfs(const struct cell_spec *s, struct plan *p)
 void rootfs_fresh_home(const struct rootfs_host *h, struct plan *p)
 {
 	struct cell_spec none = {0};
-	overlay(p, h, &none, USER_HOME + 1, "../empty", "home");
+	overlay(p, h, &none, &USER_HOME[1], "../empty", "home");
 }
 
 void rootfs_place(const struct rootfs_host *h, const struct cell_spec *s, struct plan *p)

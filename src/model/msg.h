@@ -66,7 +66,7 @@ enum msg_type {
 	M_FREEZE,  // u8 on: stop or continue everything by signals -> M_OK
 	M_END,	   // u32 grace ms, u8 walk: end every process, send M_CHANGES (with walk, and if it could be made), exit
 	M_WALK,	   // look what changed, beside the work -> M_CHANGES with id 1
-	M_USAGE,   // u64 memory limit (0 = only look) -> M_USAGE u64 bytes used, u32 pid of the process killed for it or 0
+	M_USAGE,   // u64 memory limit (0 = only look) -> M_USAGE u64 bytes used, u32 pid of the process killed for it or 0, u32 processes
 	// I: init -> skep-cell
 	M_READY,   // isolation; + fd: the seccomp listener
 	M_BEGUN,   // id; u32 pid inside
