@@ -20,8 +20,9 @@
 #define BACKOFF_MAX_MS 5000
 #define FAILURES_MAX 3 // then waiting starts are told
 #define REFILL_PAUSE_MS 1000
-#define SHRINK_MS 10000
-#define SOON_MS 3 // after a slot was taken, while others are left
+#define SHRINK_MS 30000
+#define SOON_MS 10 // without a create
+#define BATCH 4	    // slots asked for at once
 
 static void list_add(struct cell **list, struct cell *c)
 {
@@ -96,15 +97,20 @@ void nursery_refill(struct native *n)
 {
 	if (!n->connected || n->refill.at_ms)
 		return;
-	for (int have = n_fitting(n); have + n->n_asked < n->want; n->n_asked++)
+	int have = n_fitting(n);
+	for (int k = 0; have + n->n_asked < n->want && k < BATCH; k++, n->n_asked++)
 		send_want(n, ++n->last_id, PROFILE_USER, true, &n->key);
+	if (have + n->n_asked < n->want)
+		timer_set(n->loop, &n->soon, SOON_MS);
 }
 
+// Making slots takes processor time that the cells just started want for themselves: the pool is filled again when
+// creates pause, or when it runs low.
 void nursery_refill_soon(struct native *n)
 {
-	if (n_fitting(n) < 2)
+	if (n_fitting(n) <= n->want / 8)
 		nursery_refill(n);
-	else if (!n->soon.at_ms)
+	else
 		timer_set(n->loop, &n->soon, SOON_MS);
 }
 

@@ -25,20 +25,29 @@ void jw_close(struct jsonw *w, char bracket)
 	w->comma = true;
 }
 
+static bool is_plain(unsigned char c, bool utf8)
+{
+	return c >= 0x20 && c != '"' && c != '\\' && c != 0x7f && (c < 0x80 || utf8);
+}
+
 static void quoted(struct jsonw *w, const char *p, size_t n)
 {
 	bool utf8 = str_is_utf8(p, n);
 	buf_byte(w->b, '"');
 	for (size_t i = 0; i < n; i++) {
+		size_t plain = i;
+		while (plain < n && is_plain((unsigned char)p[plain], utf8))
+			plain++;
+		buf_add(w->b, p + i, plain - i);
+		if ((i = plain) == n)
+			break;
 		unsigned char c = (unsigned char)p[i];
 		if (c == '"' || c == '\\')
 			buf_fmt(w->b, "\\%c", c);
 		else if (c == '\n')
 			buf_str(w->b, "\\n");
-		else if (c < 0x20 || c == 0x7f || (c >= 0x80 && !utf8))
-			buf_fmt(w->b, "\\u%04x", c);
 		else
-			buf_byte(w->b, (char)c);
+			buf_fmt(w->b, "\\u%04x", c);
 	}
 	buf_byte(w->b, '"');
 }

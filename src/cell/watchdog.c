@@ -68,6 +68,18 @@ static void on_idle(struct timer *t)
 	cell_end(c, "idle", LIMIT_STOP_GRACE_MS, true);
 }
 
+static bool supervised(const struct cell *c)
+{
+	return !strcmp(c->iso.limits, "supervised");
+}
+
+static void ask_usage(struct cell *c)
+{
+	auto_buf struct buf b = BUF_INIT(16);
+	wire_u64(&b, c->spec.limits.memory);
+	chan_send_buf(&c->init, M_USAGE, 0, &b);
+}
+
 // What is pending is counted a moment after commands end, never while somebody waits for one.
 #define LOOK_MS 100
 
@@ -82,6 +94,8 @@ void watchdog_ended(struct sx *x)
 {
 	struct cell *c = x->cell;
 	c->look.fn = on_look;
+	if (c->stage == CELL_UP && supervised(c))
+		ask_usage(c); // what it ran into is still there
 	if (c->stage == CELL_UP && x->spec.kind == EXEC_COMMAND && !c->spec.ends_with_exec)
 		timer_set(&c->loop, &c->look, LOOK_MS);
 }
@@ -111,11 +125,6 @@ void watchdog_activity(struct cell *c)
 }
 
 // --- memory and processes ---
-
-static bool supervised(const struct cell *c)
-{
-	return !strcmp(c->iso.limits, "supervised");
-}
 
 void watchdog_check_cgroup(struct cell *c)
 {
@@ -285,11 +294,8 @@ static void on_sample(struct timer *t)
 		return;
 	if (!c->paused) {
 		watchdog_check_cgroup(c);
-		if (supervised(c)) {
-			auto_buf struct buf b = BUF_INIT(16);
-			wire_u64(&b, c->spec.limits.memory);
-			chan_send_buf(&c->init, M_USAGE, 0, &b);
-		}
+		if (supervised(c))
+			ask_usage(c);
 		sample_disk(c);
 	}
 	if (has_processes(c))

@@ -165,6 +165,14 @@ static void on_hit(struct cell_watcher *w, const char *limit, const char *messag
 	box_save(b);
 }
 
+// Counted a moment after a command ended; a newer command makes it unknown again.
+static void on_pending(struct cell_watcher *w, uint32_t count)
+{
+	struct box *b = box_of(w);
+	b->row.pending = count;
+	box_save(b);
+}
+
 static void on_paused(struct cell_watcher *w, bool paused)
 {
 	struct box *b = box_of(w);
@@ -254,7 +262,7 @@ static void on_gone(struct cell_watcher *w, const struct cell_end *end)
 void box_events_init(struct box *b)
 {
 	b->w = (struct cell_watcher){
-		.up = on_up, .started = on_started, .exited = on_exited, .hit = on_hit, .paused = on_paused, .gone = on_gone,
+		.up = on_up, .started = on_started, .exited = on_exited, .hit = on_hit, .paused = on_paused, .pending = on_pending, .gone = on_gone,
 	};
 }
 

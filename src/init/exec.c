@@ -432,6 +432,7 @@ struct exec *exec_start(const struct init_opts *o, struct loop *l, struct chan *
 		exec_free(x);
 		return NULL;
 	}
-	grant_input(x);
+	if (x->in_fd >= 0) // else the supervisor knows
+		grant_input(x);
 	return x;
 }

@@ -25,8 +25,10 @@ static void default_signals(void)
 {
 	struct sigaction dfl = {.sa_handler = SIG_DFL};
 	sigset_t none;
-	for (int n = 1; n < 65; n++)
-		sigaction(n, &dfl, NULL); // fails for KILL and STOP and the C library's own: they are default
+	// What we or a terminal's keeper ignore; everything else is default, or becomes it with exec.
+	static const int ours[] = {SIGPIPE, SIGINT, SIGQUIT, SIGTSTP, SIGTTIN, SIGTTOU, SIGHUP, SIGCHLD};
+	for (size_t i = 0; i < countof(ours); i++)
+		sigaction(ours[i], &dfl, NULL);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }

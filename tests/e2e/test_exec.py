@@ -255,4 +255,4 @@ def test_file_names_that_are_not_utf8(home, box):
     name = b"caf\xe9"
     p = subprocess.run([b"skep", b"exec", box.encode(), b"--", b"sh", b"-c", b"echo hi > " + name + b"; ls"], env=home.env, cwd=home.dir, stdout=subprocess.PIPE, timeout=30, check=True)
     assert name in p.stdout.split(b"\n")
-    assert home.show(box)["pending"] is not None
+    wait_for(lambda: home.show(box)["pending"] == 1, why="the count of changes")
