@@ -64,7 +64,6 @@ struct backend_ops {
 struct backend {
 	const char *name;
 	bool can_pause;
-	uint64_t slots_since; // Unix ms: layers made later may be waiting for a sandbox
 	const struct backend_ops *ops;
 };
 

@@ -4,7 +4,6 @@
 // growing pause; slots without a spec died with it.
 #include "backend/native_int.h"
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/proc.h"
@@ -341,7 +340,6 @@ static int greet(struct native *n, int fd, struct err *e)
 	wire_strv(&b, none);
 	chan_send_buf(&n->ch, M_NURSERY, 0, &b);
 	n->connected = true;
-	n->b.slots_since = clock_unix_ms();
 	for (struct cell *c = n->waiting; c; c = c->next) {
 		c->want_id = ++n->last_id;
 		send_want(n, c->want_id, c->profile, c->warm_ok, &c->key);

@@ -59,6 +59,7 @@ struct cell {
 	struct cell_spec spec;
 	struct isolation iso;
 	pid_t init_pid;
+	uint64_t start_time; // of our own process: with its pid, its identity
 	struct seat seat;
 	uint32_t first_id; // of its id range, as root
 	int plain_ns, owner_ns; // as root: maps for mounts; owner_ns for directories that belong to root

@@ -88,7 +88,7 @@ void control_send_up(struct cell *c, uint32_t id)
 	if (!c->control)
 		return;
 	wire_u32(&b, (uint32_t)getpid());
-	wire_u64(&b, proc_start_time(getpid()));
+	wire_u64(&b, c->start_time);
 	wire_u8(&b, c->paused);
 	isolation_write(&b, &c->iso);
 	wire_u64(&b, c->journal.seq);

@@ -5,6 +5,7 @@
 #include "base/fault.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "base/proc.h"
 #include "base/str.h"
 #include "cell/cell_int.h"
 #include "init/init.h"
@@ -271,6 +272,7 @@ static int set_up(struct cell *c, int control, struct err *e)
 {
 	if (loop_init(&c->loop, e))
 		return -1;
+	c->start_time = proc_start_time(getpid());
 	if (seat_take(c->nursery, &c->seat, e))
 		return -1;
 	c->first_id = userns_range(c->seat.n);

@@ -144,7 +144,7 @@ void watchdog_check_cgroup(struct cell *c)
 // finds the cell near its limit, once until it has come down again.
 static void near(struct cell *c, const char *limit, uint64_t now, uint64_t most, bool *told, const char *message)
 {
-	if (most && !*told && now >= most - most / 16) {
+	if (most && !*told && now >= most / 16 * 13) {
 		*told = true;
 		watchdog_hit(c, limit, message);
 	} else if (now < most / 2) {

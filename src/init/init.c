@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,6 +24,7 @@ struct init {
 	struct watch signals;
 	struct timer grace;
 	bool ending, walk;
+	uint64_t peak; // memory of the largest process that ended since somebody asked
 	bool walking;
 	struct watch walk_pipe;
 };
@@ -189,6 +191,9 @@ static void do_usage(struct frame *f)
 	auto_buf struct buf b = BUF_INIT(32);
 	pid_t killed = 0;
 	uint64_t used = tree_memory(wire_get_u64(&w), &killed);
+	if (used < self.peak) // one that met its own limit is gone before a look can find it
+		used = self.peak;
+	self.peak = 0;
 	wire_u64(&b, used);
 	wire_u32(&b, (uint32_t)killed);
 	wire_u32(&b, (uint32_t)tree_count());
@@ -266,10 +271,13 @@ static void on_signal(struct watch *w, uint32_t events)
 {
 	int status;
 	pid_t pid;
+	struct rusage ru;
 	(void)events;
 	while (loop_signal_next(w->fd))
 		;
-	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+	while ((pid = wait4(-1, &status, WNOHANG, &ru)) > 0) {
+		if ((uint64_t)ru.ru_maxrss * 1024 > self.peak)
+			self.peak = (uint64_t)ru.ru_maxrss * 1024;
 		struct exec *x = self.execs;
 		while (x && (x->pid != pid || x->tty)) // a keeper reports for itself
 			x = x->next;
