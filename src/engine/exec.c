@@ -46,7 +46,9 @@ int exec_begin(struct task *t, struct err *e)
 		return -1;
 	b->g->backend->ops->exec(b->cell, &t->exec, t->ticket, (struct reply){on_begun, t});
 	if (t->exec.kind == EXEC_COMMAND) {
+		struct err se;
 		exec_store(t);
+		logged(b, store_flush(b->g->store, &se), &se); // before its id is out, and while the cell works
 		b->row.pending = -1;
 	}
 	task_float(t);

@@ -100,7 +100,7 @@ def test_shell_has_job_control_of_its_own(home, terminal, project):
     time.sleep(0.3)
     t.send(b"\x1a")
     t.expect("(?i)stopped")
-    t.send("kill -9 %1; wait; echo go $((2+3))\n")  # bash may still call a terminated one stopped
+    t.send("kill -9 %1; sleep 0.5; wait; echo go $((2+3))\n")  # bash calls it stopped until it has reaped it
     t.expect("go 5")
     t.send("exit 6\n")
     assert t.wait() == 6
