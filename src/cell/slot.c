@@ -124,27 +124,28 @@ static int clear_scratch(int layer, const char *work, struct err *e)
 	return 0;
 }
 
-// One that a sandbox left as empty as it got it: only the overlay's scratch directories have to go.
-static bool take_spare(struct cell *c)
+// One that a sandbox left as empty as it got it. Its frame is used again; what a cell could have marked is made anew.
+static int take_spare(const struct cell *c, struct err *e)
 {
 	auto_free char *path = xasprintf("%s/layers/.spare", c->nursery->skep_home);
 	auto_fd int at = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *d = at < 0 ? NULL : opendir(path);
 	struct dirent *ent;
-	struct err e;
 	bool got = false;
 	while (d && !got && (ent = readdir(d)))
 		got = ent->d_name[0] != '.' && !renameat(at, ent->d_name, AT_FDCWD, c->fresh_layer);
 	if (d)
 		closedir(d);
 	if (!got)
-		return false;
-	auto_fd int layer = fs_open(AT_FDCWD, c->fresh_layer, O_RDONLY | O_DIRECTORY, 0, &e);
-	if (layer < 0 || flock(layer, LOCK_EX | LOCK_NB) || clear_scratch(layer, "work/ws/work", &e) ||
-	    clear_scratch(layer, "work/home/work", &e))
-		return false;
-	c->fresh_lock = take_fd(&layer);
-	return true;
+		return 0;
+	auto_fd int layer = fs_open(AT_FDCWD, c->fresh_layer, O_RDONLY | O_DIRECTORY, 0, e);
+	if (layer < 0 || clear_scratch(layer, "work/ws/work", e) || clear_scratch(layer, "work/home/work", e))
+		return -1;
+	// Empty is not untouched: modes, attributes and access lists of the top directories were the last cell's to set.
+	for (const char *const *top = (const char *const[]){"ws", "home", "root", NULL}; *top; top++)
+		if (unlinkat(layer, *top, AT_REMOVEDIR) && errno != ENOENT)
+			return err_sys(e, "spare layer");
+	return 0;
 }
 
 // Locked as long as it waits with us: a new nursery sweeps the layers of slots that are gone.
@@ -152,8 +153,8 @@ static int make_layer(struct cell *c, struct err *e)
 {
 	static const char *const parts[] = {"ws", "home", "root", "work", "work/home", "work/ws"};
 	uint32_t uid, gid;
-	if (take_spare(c))
-		return 0;
+	if (take_spare(c, e) && fs_remove_tree(AT_FDCWD, c->fresh_layer, e)) // one that resists is no spare
+		return -1;
 	if (fs_mkdirs(AT_FDCWD, c->fresh_layer, 0755, e))
 		return -1;
 	auto_fd int dir = fs_open(AT_FDCWD, c->fresh_layer, O_RDONLY | O_DIRECTORY, 0, e);

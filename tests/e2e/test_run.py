@@ -319,3 +319,14 @@ def test_parallel_runs(home):
     for i, p in enumerate(procs):
         out, err = p.communicate(timeout=60)
         assert (out, p.returncode) == (f"{i}\n".encode(), i), text(err)
+
+
+def test_a_layer_used_again_carries_nothing_over(home, skep):
+    """An untouched layer goes to a later sandbox: modes and attributes of its top directories must not."""
+    mark = "import os; h=os.path.expanduser('~'); os.setxattr(h,'user.mark',b'x'); os.setxattr('.','user.mark',b'x'); os.chmod(h,0o711)"
+    look = "import os; h=os.path.expanduser('~'); print(oct(os.stat(h).st_mode & 0o777), os.listxattr(h), os.listxattr('.'))"
+    clean = skep("run", "--", "/usr/bin/python3", "-c", look).ok().line
+    for _ in range(8):
+        skep("run", "--", "/usr/bin/python3", "-c", mark).ok()
+    for _ in range(12):
+        assert skep("run", "--", "/usr/bin/python3", "-c", look).ok().line == clean
