@@ -15,7 +15,7 @@ test:
 unit:
 	@V=$(V) tools/run-tests unit
 e2e: all
-	@V=$(V) tools/run-tests e2e-root e2e-user
+	@V=$(V) tools/run-tests e2e
 fuzz:
 	@tools/run-tests fuzz
 check:
@@ -26,7 +26,7 @@ soak:
 	@tools/deps build test
 	@FUZZ_SECONDS=600 tools/run-tests fuzz
 	@$(MAKE) -s -j$$(nproc) V=asan all
-	@V=asan tools/run-tests e2e-root e2e-user
+	@V=asan tools/run-tests e2e
 
 # Fuzz targets, in a tree of their own. tests/fuzz/ROOM_NOUN.c links ROOM and everything below it, as unit tests do;
 # one named by its noun alone may use the rooms with parsers.

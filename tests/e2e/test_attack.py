@@ -4,6 +4,7 @@ and through exec into a live one, in both profiles, on the host image and on an 
 on the host, where it must work: a probe that fails everywhere proves nothing.
 
 The matrix shares one caller's world; what needs the host's side has a test of its own below it."""
+import contextlib
 import hashlib
 import os
 import re
@@ -566,10 +567,19 @@ def test_nothing_survives_the_end(arena, end, profile):
         assert len(find_procs(f"skep-attack-survivor-{word}")) >= 2, "the survivors did not outlive their command"
         w.skep(*(("stop", sid) if end == "stop" else ("rm", "--force", sid))).ok()
     wait_for(lambda: not find_procs(f"skep-attack-survivor-{word}"), 5, why="every process to end")
-    beats = lambda: sorted(os.path.getsize(f"{at}/skep-attack-beat") for at, _, fs in os.walk(f"{w.skep_home}/layers") if "skep-attack-beat" in fs)
+
+    def beats():  # a removed layer is emptied meanwhile, so a file may go at any moment
+        found = {}
+        for at, _, files in os.walk(f"{w.skep_home}/layers"):
+            if "skep-attack-beat" in files:
+                with contextlib.suppress(OSError):
+                    st = os.stat(f"{at}/skep-attack-beat")
+                    found[st.st_ino] = st.st_size
+        return found
+
     seen = beats()
     time.sleep(0.3)
-    assert beats() == seen, "the layer still changes"
+    assert beats().items() <= seen.items(), "the layer still changes"
     if end == "stop":
         w.skep("rm", "--force", sid).ok()
 
