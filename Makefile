@@ -1,8 +1,8 @@
 # skep: plain GNU make.  make run | test | bench | install | help
 #
 # V=release (default) | dev | asan picks build/$V/. Adding a .c file to a room touches no build file.
-# Two libcs: skep-cell and the test program that runs inside cells are linked statically with musl, with no
-# other library (they start three times faster); skep is static glibc; skepd is dynamic.
+# Two libcs: skep, skep-cell and the test program that runs inside cells are linked statically with musl, with no
+# other library (they start three times faster); the others are dynamic, with glibc.
 
 V      ?= release
 CC     ?= cc
@@ -17,6 +17,7 @@ ARCH   := $(shell uname -m)
 CELL_ROOMS := cell init isolate journal model base
 SKEP_ROOMS := cli http model base
 SKEPD_ROOMS := api engine backend workspace store journal http model base
+GATE_ROOMS := gate http model base
 
 WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wformat=2 -Wvla -Wwrite-strings \
         -Wno-format-truncation -Wno-unknown-warning-option -Wno-gnu-statement-expression
@@ -31,7 +32,7 @@ LDFLAGS := $(LDFLAGS_$(V))
 # musl: the kernel's own headers come after its own; stack protector needs no library there
 MFLAGS  := -std=gnu17 -D_GNU_SOURCE -Isrc -I$(B)/gen $(WARN) -O2 -g -fPIE -fstack-protector-strong -fno-omit-frame-pointer -ffunction-sections -fdata-sections \
            -idirafter /usr/include -idirafter /usr/include/$(ARCH)-linux-gnu -MMD -MP
-MUSL_SKIP := src/base/json.c src/base/seal.c src/model/project.c
+MUSL_SKIP := src/base/seal.c src/model/project.c
 
 srcs  = $(wildcard src/$(1)/*.c)
 gobjs = $(patsubst src/%.c,$(B)/glibc/%.o,$(call srcs,$(1)))
@@ -40,7 +41,7 @@ glibs = $(foreach r,$(1),$(B)/glibc/lib$(r).a)
 mlibs = $(foreach r,$(1),$(B)/musl/lib$(r).a)
 ROOMS := $(notdir $(patsubst %/,%,$(wildcard src/*/)))
 
-PROGRAMS := $(B)/skep $(B)/skepd $(B)/skep-cell $(B)/skep-image $(B)/skep-attack
+PROGRAMS := $(B)/skep $(B)/skepd $(B)/skep-cell $(if $(wildcard src/bin/skep-gate.c),$(B)/skep-gate) $(B)/skep-image $(B)/skep-attack
 
 .PHONY: all deps check run test unit e2e attack fuzz bench soak install uninstall format lint clean help
 .DELETE_ON_ERROR:
@@ -63,12 +64,20 @@ $(B)/musl/lib$(1).a: $(call mobjs,$(1))
 endef
 $(foreach r,$(filter-out bin,$(ROOMS)),$(eval $(call room_rule,$(r))))
 
+# Sanitizers, and clang's view of its code, want the libc that the compiler knows.
+ifneq ($(filter asan clang,$(V)),)
 $(B)/skep: $(B)/glibc/bin/skep.o $(call glibs,$(SKEP_ROOMS))
-	$(Q)$(CC) $(LDFLAGS) $(if $(filter asan,$(V)),,-static) -o $@ $^ -ljansson
+	$(Q)$(CC) $(LDFLAGS) -pie -o $@ $^
+else
+$(B)/skep: $(B)/musl/bin/skep.o $(call mlibs,$(SKEP_ROOMS))
+	$(Q)$(MUSL) -static -Wl,--gc-sections -o $@ $^
+endif
 $(B)/skepd: $(B)/glibc/bin/skepd.o $(call glibs,$(SKEPD_ROOMS))
-	$(Q)$(CC) $(LDFLAGS) -pie -o $@ $^ -lmicrohttpd -lsqlite3 -ljansson
+	$(Q)$(CC) $(LDFLAGS) -pie -o $@ $^ -lmicrohttpd -lsqlite3 -lsodium -lyaml
+$(B)/skep-gate: $(B)/glibc/bin/skep-gate.o $(call glibs,$(GATE_ROOMS))
+	$(Q)$(CC) $(LDFLAGS) -pie -o $@ $^ -lssl -lcrypto -lnghttp2 -lcares
 $(B)/skep-image: $(B)/glibc/bin/skep-image.o $(call glibs,workspace model base)
-	$(Q)$(CC) $(LDFLAGS) -pie -o $@ $^ -larchive -ljansson
+	$(Q)$(CC) $(LDFLAGS) -pie -o $@ $^ -larchive
 $(B)/skep-cell: $(B)/musl/bin/skep-cell.o $(call mlibs,$(CELL_ROOMS))
 	$(Q)$(MUSL) -static -Wl,--gc-sections -o $@ $^
 $(B)/skep-attack: $(patsubst tests/attack/%.c,$(B)/musl/attack/%.o,$(wildcard tests/attack/*.c))
@@ -123,8 +132,8 @@ help:
 	@echo "make soak       long runs: fuzzing, sanitizers, races"
 
 # Unit tests: tests/unit/ROOM_NOUN.c links ROOM and everything below it, nothing above.
-UNIT_ORDER := api cli engine backend workspace store cell init isolate journal http model base
-UNIT_LIBS  := -lcmocka -larchive -lsqlite3 -lmicrohttpd -ljansson
+UNIT_ORDER := api cli engine backend workspace store cell init isolate journal gate http model base
+UNIT_LIBS  := -lcmocka -larchive -lsqlite3 -lmicrohttpd -lsodium -lyaml -lssl -lcrypto -lnghttp2 -lcares
 below = $(if $(filter $(1),$(UNIT_ORDER)),$(shell echo $(UNIT_ORDER) | sed 's/.*\b$(1)\b/$(1)/'))
 UNITS := $(patsubst tests/unit/%.c,$(B)/unit/%,$(wildcard tests/unit/*.c))
 define unit_rule

@@ -7,7 +7,7 @@ $(B)/bench/spawn: bench/spawn.c
 	$(CC) -std=gnu17 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -static -o $@ $<
 $(B)/bench/exec-conn: bench/exec-conn.c $(call glibs,http model base)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(filter %.a,$^) -ljansson
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(filter %.a,$^)
 
 .PHONY: bench-tools
 bench-tools: $(BENCH_TOOLS)

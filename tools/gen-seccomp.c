@@ -75,24 +75,23 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "arguments are read as
 
 enum { ROOT = 1, TRACE = 2, NESTED = 4, VARIANTS = 8 };
 
-// What becomes of a call. The first seven are return values, the rest are blocks that look at arguments.
+// What becomes of a call. The first five are return values, the rest are blocks that look at arguments. Both REFUSE and
+// TELL wait for the supervisor; which of the two it is, and the error, the supervisor knows by the number
+// (isolate/seccomp.c). Without a supervisor the kernel answers both with ENOSYS.
 enum action {
-	KILL, PERM, NOSYS, NOFAMILY, NOPROTO, TELL, PASS, RETURNS,
+	KILL, REFUSE, NOSYS, TELL, PASS, RETURNS,
 	CHECK_clone = RETURNS, CHECK_ioctl, CHECK_personality, CHECK_socket, CHECK_socketpair, ACTIONS
 };
 
 static const uint32_t returns[RETURNS] = {
 	[KILL] = SECCOMP_RET_KILL_PROCESS,
-	[PERM] = SECCOMP_RET_ERRNO | EPERM,
+	[REFUSE] = SECCOMP_RET_USER_NOTIF,
 	[NOSYS] = SECCOMP_RET_ERRNO | ENOSYS,
-	// what a kernel without them says: callers then go on without (useradd without the audit socket)
-	[NOFAMILY] = SECCOMP_RET_ERRNO | EAFNOSUPPORT,
-	[NOPROTO] = SECCOMP_RET_ERRNO | EPROTONOSUPPORT,
 	[TELL] = SECCOMP_RET_USER_NOTIF,
 	[PASS] = SECCOMP_RET_ALLOW,
 };
 
-enum kind { K_ALLOW, K_NOTIFY, K_CHECK, K_WHEN, K_DENY, K_ABSENT };
+enum kind { K_ALLOW, K_NOTIFY, K_CHECK, K_WHEN, K_DENY, K_CLOSED, K_ABSENT };
 
 struct row {
 	const char *name;
@@ -109,6 +108,7 @@ struct row {
 #define CHECK(n) {#n, TEXT(__NR_##n), K_CHECK, CHECK_##n, -1},
 #define WHEN(f, n) {#n, TEXT(__NR_##n), K_WHEN, f, -1},
 #define DENY(n) {#n, TEXT(__NR_##n), K_DENY, 0, -1},
+#define CLOSED(n) {#n, TEXT(__NR_##n), K_CLOSED, 0, -1},
 #define ABSENT(n) {#n, TEXT(__NR_##n), K_ABSENT, 0, -1},
 static struct row rows[] = {
 #include "isolate/syscalls.def"
@@ -160,9 +160,10 @@ static enum action action_of(const struct row *r, int variant)
 	case K_CHECK:
 		return r->arg == CHECK_clone && (variant & NESTED) ? PASS : (enum action)r->arg;
 	case K_WHEN:
-		return variant & r->arg ? PASS : PERM;
+		return variant & r->arg ? PASS : REFUSE;
 	case K_DENY:
-		return PERM;
+	case K_CLOSED:
+		return REFUSE;
 	case K_ABSENT:
 		break;
 	}
@@ -257,7 +258,7 @@ static int search(struct program *p, int from, int to)
 static void check_clone(struct program *p)
 {
 	load_arg(p, 0);
-	emit(p, BPF_JMP | BPF_JSET | BPF_K, CLONE_NEW, PERM, PASS);
+	emit(p, BPF_JMP | BPF_JSET | BPF_K, CLONE_NEW, REFUSE, PASS);
 }
 
 static void check_ioctl(struct program *p)
@@ -268,7 +269,7 @@ static void check_ioctl(struct program *p)
 	};
 	load_arg(p, 1);
 	for (size_t i = 0; i < sizeof denied / sizeof *denied; i++)
-		if_equal(p, denied[i], PERM, i + 1 == sizeof denied / sizeof *denied ? PASS : -1);
+		if_equal(p, denied[i], REFUSE, i + 1 == sizeof denied / sizeof *denied ? PASS : -1);
 }
 
 static void check_personality(struct program *p)
@@ -277,7 +278,7 @@ static void check_personality(struct program *p)
 	if_equal(p, 0, PASS, -1);
 	if_equal(p, PER_LINUX32, PASS, -1);
 	if_equal(p, ADDR_NO_RANDOMIZE, PASS, -1);
-	if_equal(p, UINT32_MAX, PASS, PERM);
+	if_equal(p, UINT32_MAX, PASS, REFUSE);
 }
 
 static void check_socket(struct program *p)
@@ -286,15 +287,15 @@ static void check_socket(struct program *p)
 	if_equal(p, 1, PASS, -1);  // AF_UNIX
 	if_equal(p, 2, PASS, -1);  // AF_INET
 	if_equal(p, 10, PASS, -1); // AF_INET6
-	if_equal(p, 16, -1, NOFAMILY); // AF_NETLINK
+	if_equal(p, 16, -1, REFUSE); // AF_NETLINK
 	load_arg(p, 2);
-	if_equal(p, 0, PASS, NOPROTO); // NETLINK_ROUTE
+	if_equal(p, 0, PASS, REFUSE); // NETLINK_ROUTE
 }
 
 static void check_socketpair(struct program *p)
 {
 	load_arg(p, 0);
-	if_equal(p, 1, PASS, NOFAMILY);
+	if_equal(p, 1, PASS, REFUSE);
 }
 
 static void build(struct program *p, int variant)
@@ -361,13 +362,25 @@ static const struct {
 	{K_NOTIFY, -1, "notify", "Allowed after the supervisor has recorded it"},
 	{K_CHECK, -1, "check", "Allowed with the arguments above"},
 	{K_WHEN, TRACE, "trace", "Allowed unless `trace: off`, else EPERM"},
-	{K_WHEN, ROOT, "root", "Allowed with `--root`, else EPERM"},
 	{K_WHEN, ROOT | NESTED, "root_nested", "Allowed with `--root` or `--nested`, else EPERM"},
 	{K_WHEN, NESTED, "nested", "Allowed with `--nested`, else EPERM"},
 	{K_DENY, -1, "deny", "EPERM"},
+	{K_CLOSED, -1, "closed", "ENOSYS, and recorded"},
 	{K_ABSENT, -1, "absent", "ENOSYS, as every number not named here"},
 };
 #define N_LISTS (sizeof lists / sizeof *lists)
+
+// Every call that may be refused: what the supervisor answers. Sorted by name.
+static void print_refusals(void)
+{
+	printf("static const struct {\n\tshort nr, error;\n\tconst char *name;\n} seccomp_refusals[] = {\n");
+	for (size_t i = 0; i < N_ROWS; i++) {
+		enum kind k = rows[i].kind;
+		if (rows[i].nr >= 0 && (k == K_CHECK || k == K_WHEN || k == K_DENY || k == K_CLOSED))
+			printf("\t{%ld, %d, \"%s\"},\n", rows[i].nr, k == K_CLOSED ? ENOSYS : EPERM, rows[i].name);
+	}
+	printf("};\n\n");
+}
 
 static void print_header(void)
 {
@@ -381,7 +394,9 @@ static void print_header(void)
 	for (int v = 0; v < VARIANTS; v++)
 		printf("\t{seccomp_filter_%d, sizeof seccomp_filter_%d / sizeof *seccomp_filter_%d, %d},\n", v, v, v,
 		       count_passing(v));
-	printf("};\n\nstatic const struct {\n\tconst char *what, *names;\n} seccomp_lists[] = {\n");
+	printf("};\n\n");
+	print_refusals();
+	printf("static const struct {\n\tconst char *what, *names;\n} seccomp_lists[] = {\n");
 	for (size_t i = 0; i < N_LISTS; i++) {
 		printf("\t{\"%s\", \"", lists[i].id);
 		print_names(lists[i].kind, lists[i].arg, " ");

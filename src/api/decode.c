@@ -191,16 +191,69 @@ int decode_job(const json_t *o, struct exec_request *x, struct err *e)
 // Things the design knows and this version does not do: said by name, not as unknown fields.
 static int refuse_unbuilt(const json_t *o, struct err *e)
 {
-	static const char *const unbuilt[] = {"context", "secrets", "allow", "from", "pin", "expose_host", "setup", "backend"};
-	const char *net;
+	static const char *const unbuilt[] = {"context", "from", "pin", "setup", "backend"};
 	for (size_t i = 0; i < countof(unbuilt); i++)
 		if (json_object_get(o, unbuilt[i]))
 			return err_set(e, ERR_UNSUPPORTED, "\"%s\" is not supported by this version of skep", unbuilt[i]);
-	if (json_get_str(o, "net", &net, e))
-		return -1;
-	if (net && strcmp(net, "none"))
-		return err_set(e, ERR_UNSUPPORTED, "net \"%.40s\" is not supported by this version of skep: only \"none\" is", net);
 	return 0;
+}
+
+#define NET_FIELDS "net", "allow", "deny", "expose_host", "secrets", "registries", "ask"
+
+static int decode_net_members(const json_t *o, struct net_request *n, struct err *e)
+{
+	const json_t *ask = json_object_get(o, "ask");
+	n->has_ask = ask && !json_is_null(ask);
+	return own_str(o, "net", &n->preset, e) || json_get_strv(o, "allow", &n->allow, e) || json_get_strv(o, "deny", &n->deny, e) ||
+			       json_get_strv(o, "expose_host", &n->expose, e) || json_get_strv(o, "secrets", &n->secrets, e) ||
+			       json_get_strv(o, "registries", &n->registries, e) || json_get_bool(o, "ask", &n->ask, e)
+		       ? -1
+		       : 0;
+}
+
+int decode_net(const json_t *o, struct net_request *n, struct err *e)
+{
+	static const char *const known[] = {NET_FIELDS, "remove", "phase", NULL};
+	return json_only(o, known, e) || decode_net_members(o, n, e) || json_get_strv(o, "remove", &n->remove, e) ||
+			       own_str(o, "phase", &n->phase, e)
+		       ? -1
+		       : 0;
+}
+
+int decode_question(const json_t *o, struct question *q, struct err *e)
+{
+	static const char *const known[] = {NET_FIELDS, "host", "method", "path", "cwd", NULL};
+	return json_only(o, known, e) || decode_net_members(o, &q->net, e) || own_str(o, "host", &q->host, e) ||
+			       own_str(o, "method", &q->method, e) || own_str(o, "path", &q->path, e) || own_str(o, "cwd", &q->cwd, e)
+		       ? -1
+		       : 0;
+}
+
+void question_done(struct question *q)
+{
+	free(q->host);
+	free(q->method);
+	free(q->path);
+	free(q->cwd);
+	net_request_done(&q->net);
+	*q = (struct question){0};
+}
+
+// The value is wiped where the parser put it, too.
+int decode_secret(const json_t *o, struct secret_request *q, struct err *e)
+{
+	static const char *const known[] = {"name", "host", "as", "value", NULL};
+	const json_t *v = json_object_get(o, "value");
+	if (json_is_string(v)) {
+		q->value = BUF_INIT(strlen(json_string_value(v)));
+		buf_add(&q->value, json_string_value(v), strlen(json_string_value(v)));
+		explicit_bzero((char *)json_string_value(v), strlen(json_string_value(v)));
+	}
+	if (json_only(o, known, e) || own_str(o, "name", &q->name, e) || own_str(o, "host", &q->host, e) || own_str(o, "as", &q->as, e))
+		return -1;
+	if (!q->name || !q->host || !q->as || !v)
+		return err_set(e, ERR_INVALID, "name, host, as and value are needed");
+	return json_is_string(v) ? 0 : err_set(e, ERR_INVALID, "field \"value\" must be a string");
 }
 
 static int decode_kinds(const json_t *o, struct create *c, struct err *e)
@@ -243,7 +296,7 @@ int decode_create(const json_t *o, struct create *c, struct err *e)
 	static const char *const known[] = {
 		"name", "cwd", "repo", "empty", "image", "profile", "nested", "trace", "env", "mounts", "limits",
 		"timeout_ms", "ttl_ms", "idle_ms", "labels", "workspace_path", "min_isolation", "run", "keep", "start",
-		"umask", "caller_env", "caller_path", "exec", "net", NULL};
+		"umask", "caller_env", "caller_path", "exec", NET_FIELDS, NULL};
 	bool has_umask;
 	c->umask_bits = 022;
 	if (refuse_unbuilt(o, e) || json_only(o, known, e) || own_str(o, "name", &c->name, e) || own_str(o, "cwd", &c->cwd, e) ||
@@ -256,5 +309,5 @@ int decode_create(const json_t *o, struct create *c, struct err *e)
 	    json_get_bool(o, "run", &c->run, e) || json_get_bool(o, "keep", &c->keep, e) || json_get_bool(o, "start", &c->start, e) ||
 	    get_umask(o, &c->umask_bits, &has_umask, e) || own_path(o, "caller_path", &c->caller_path, e))
 		return -1;
-	return decode_first_exec(o, c, e);
+	return decode_net_members(o, &c->net, e) || decode_first_exec(o, c, e) ? -1 : 0;
 }

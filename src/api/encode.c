@@ -79,6 +79,34 @@ static void isolation(struct jsonw *w, const struct sandbox *s)
 	jw_raw(w, s->has_isolation ? buf_cstr(&b) : "{}");
 }
 
+// What it was told; what is in force is asked for with its policy.
+static void net(struct jsonw *w, const struct sandbox *s)
+{
+	jw_key(w, "net");
+	jw_open(w, '{');
+	str_or_null(w, "preset", s->has_net ? s->net.preset : NULL);
+	jw_key(w, "rules");
+	jw_open(w, '[');
+	for (char **r = s->has_net ? s->net.rules : NULL; r && *r; r++) {
+		const char *tab = strchr(*r, '\t');
+		if (tab)
+			jw_str(w, tab + 1, strlen(tab + 1));
+	}
+	jw_close(w, ']');
+	jw_key(w, "secrets");
+	jw_open(w, '[');
+	for (char **x = s->has_net ? s->net.secrets : NULL; x && *x; x++)
+		jw_str(w, *x, strcspn(*x, "\t"));
+	jw_close(w, ']');
+	jw_close(w, '}');
+}
+
+void encode_notices(struct jsonw *w, char *const *notices)
+{
+	if (notices && *notices)
+		jw_kstrv(w, "notices", notices);
+}
+
 static void base(struct jsonw *w, const struct sandbox *s)
 {
 	jw_key(w, "base");
@@ -111,6 +139,7 @@ void encode_sandbox_members(struct jsonw *w, struct engine *g, const struct sand
 	else
 		jw_i64(w, s->pending);
 	isolation(w, s);
+	net(w, s);
 	limits(w, &s->limits);
 	mounts(w, g, s);
 	jw_kstr(w, "workspace_path", s->ws_path);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The native API: one table, and a handler per row that decodes, asks the engine and encodes.
 #include "api/code.h"
+#include "api/net.h"
 #include "api/server.h"
 
 #include "base/mem.h"
@@ -61,6 +62,7 @@ static void done_create(void *ctx, const struct err *e, const struct outcome *o)
 	encode_sandbox_members(&w, r->engine, o->sandbox);
 	if (o->exec_id)
 		put_exec(r, &w, o);
+	encode_notices(&w, o->notices);
 	jw_close(&w, '}');
 	request_answer(r, 201);
 }
@@ -461,6 +463,20 @@ const struct route api_routes[] = {
 	{"POST", "/v1/sandboxes/{}/jobs", true, post_job},
 	{"GET", "/v1/sandboxes/{}/journal", false, get_journal},
 	{"GET", "/v1/sandboxes/{}/journal/verify", false, get_verify},
+	{"GET", "/v1/sandboxes/{}/policy", false, get_policy},
+	{"POST", "/v1/sandboxes/{}/policy", true, post_policy},
+	{"POST", "/v1/sandboxes/{}/policy/explain", true, post_explain},
+	{"GET", "/v1/sandboxes/{}/asks", false, get_asks},
+	{"POST", "/v1/sandboxes/{}/answers", true, post_answer},
+	{"GET", "/v1/policy", false, get_rules},
+	{"POST", "/v1/policy", true, post_rules},
+	{"POST", "/v1/policy/check", true, post_check},
+	{"GET", "/v1/secrets", false, get_secrets},
+	{"POST", "/v1/secrets", true, post_secret},
+	{"DELETE", "/v1/secrets/{}", false, delete_secret},
+	{"GET", "/v1/trust", false, get_trust},
+	{"POST", "/v1/trust", true, post_trust},
+	{"DELETE", "/v1/trust", false, delete_trust},
 	{"GET", "/v1/execs", false, get_execs},
 	{"GET", "/v1/execs/{}", false, get_exec},
 	{"POST", "/v1/execs/{}/attach", true, post_attach},

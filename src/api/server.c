@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "engine/engine.h"
 #include "model/limits.h"
 #include <microhttpd.h>
 #include <stdlib.h>
@@ -133,6 +134,8 @@ void request_fail(struct request *r, const struct err *e)
 	jw_open(&w, '{');
 	jw_kstr(&w, "kind", err_kind_name(e->kind));
 	jw_kstr(&w, "message", e->msg);
+	if (e->kind == ERR_CONFLICT && e->sys == ENGINE_NEEDS_REGISTRIES)
+		jw_kstr(&w, "needs", "registries"); // the caller can find them, and ask again
 	jw_close(&w, '}');
 	jw_close(&w, '}');
 	if (e->kind == ERR_BUG || e->kind == ERR_SYSTEM)
@@ -176,6 +179,11 @@ static int find_route(struct request *r, const char *method, const char *url, st
 
 static int check_parts(struct request *r, struct err *e)
 {
+	static const char names[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
+	if (!strcmp(r->route->path, "/v1/secrets/{}"))
+		return strlen(r->parts[0]) <= 64 && strspn(r->parts[0], names) == strlen(r->parts[0])
+			       ? 0
+			       : err_set(e, ERR_INVALID, "not the name of a secret");
 	for (int i = 0; i < r->n_parts; i++)
 		if (strlen(r->parts[i]) > 40 || strspn(r->parts[i], "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(r->parts[i]))
 			return err_set(e, ERR_INVALID, "not an id or a name: only a-z, 0-9 and - occur in them");
@@ -188,7 +196,7 @@ static int read_body(struct request *r, struct err *e)
 		return err_set(e, ERR_LIMIT, "the request is longer than %u bytes", LIMIT_REQUEST_BODY);
 	if (!r->route->has_body)
 		return r->body.n ? err_set(e, ERR_INVALID, "this request takes no body") : 0;
-	r->json = r->body.n ? json_read(r->body.p, r->body.n, e) : json_object();
+	r->json = r->body.n ? json_read(r->body.p, r->body.n, e) : json_read("{}", 2, e);
 	if (!r->json)
 		return -1;
 	return json_is_object(r->json) ? 0 : err_set(e, ERR_INVALID, "the body must be a JSON object");

@@ -34,6 +34,13 @@ struct cell_end {
 	char head[SHA256_HEX];
 };
 
+// A connection that is held until somebody answers. Borrowed during the call.
+struct cell_ask {
+	uint32_t id; // within the cell
+	const char *host, *method, *path; // method "": the connection itself
+	uint16_t port;
+};
+
 // Events of one cell, embedded in its owner.
 struct cell_watcher {
 	void (*up)(struct cell_watcher *w, struct cell_up *up, const struct err *e); // e: it did not start
@@ -42,11 +49,14 @@ struct cell_watcher {
 	void (*hit)(struct cell_watcher *w, const char *limit, const char *message);
 	void (*paused)(struct cell_watcher *w, bool paused);
 	void (*pending)(struct cell_watcher *w, uint32_t count); // changed paths, some time after an exec ended
+	void (*asked)(struct cell_watcher *w, const struct cell_ask *a);
+	// Somebody else answered, or time did. verdict, scope: enum verdict and enum answer_scope.
+	void (*answered)(struct cell_watcher *w, uint32_t ask, uint8_t verdict, uint8_t scope);
 	void (*gone)(struct cell_watcher *w, const struct cell_end *end);
 };
 
 struct backend_ops {
-	// fresh: the layer does not exist yet, the backend makes it.
+	// fresh: the layer does not exist yet, the backend makes it. spec->net.secrets goes to the cell in sealed memory.
 	struct cell *(*start)(struct backend *b, const struct cell_spec *spec, bool fresh, struct cell_watcher *w);
 	// A cell that outlived the daemon before us.
 	struct cell *(*adopt)(struct backend *b, const char *sandbox, const char *key, struct cell_watcher *w);
@@ -55,6 +65,8 @@ struct backend_ops {
 	void (*kill)(struct cell *c, const char *exec, uint32_t signal, struct reply r);
 	void (*pause)(struct cell *c, bool on, struct reply r);
 	void (*event)(struct cell *c, const char *type, const char *by, const char *body, struct reply r);
+	void (*policy)(struct cell *c, const struct cell_net *n, struct reply r); // replaces what the cell's gate was told
+	void (*answer)(struct cell *c, uint32_t ask, uint8_t verdict, uint8_t scope); // the first answer to an ask counts
 	void (*stop)(struct cell *c, uint32_t grace_ms, bool remove_layer); // the outcome is gone()
 	// Directories, named from SKEP_HOME on, which may hold files of other uids.
 	void (*remove)(struct backend *b, char *const *dirs, struct reply r);

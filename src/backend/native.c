@@ -70,6 +70,7 @@ static void cell_free(void *p)
 	requests_drop(&c->requests);
 	buf_done(&c->spec);
 	buf_done(&c->key);
+	close_fd(&c->secrets);
 	free(c);
 }
 
@@ -78,7 +79,7 @@ struct cell *cell_new(struct native *n, enum cell_phase phase)
 	struct cell *c = xcalloc(1, sizeof *c);
 	c->n = n;
 	c->phase = phase;
-	c->ch.fd = c->ch.w.fd = -1;
+	c->ch.fd = c->ch.w.fd = c->secrets = -1;
 	c->spec = BUF_INIT(FRAME_MAX);
 	c->key = BUF_INIT(FRAME_MAX);
 	c->all = n->cells;
@@ -130,6 +131,8 @@ void cell_fail_later(struct cell *c, const struct err *e)
 bool cell_begin(struct cell *c)
 {
 	c->phase = CELL_STARTING;
+	if (c->secrets >= 0)
+		return chan_send_fd(&c->ch, M_SPEC, ++c->last_id, c->spec.p, c->spec.n, c->secrets);
 	return chan_send_buf(&c->ch, M_SPEC, ++c->last_id, &c->spec);
 }
 
@@ -151,6 +154,7 @@ static void on_up(struct cell *c, const struct frame *f)
 	}
 	timer_clear(c->n->loop, &c->timer);
 	buf_done(&c->spec);
+	close_fd(&c->secrets);
 	c->phase = CELL_UP;
 	c->w->up(c->w, &up, NULL);
 	isolation_done(&up.isolation);
@@ -208,6 +212,25 @@ static void on_hit(struct cell *c, const struct frame *f)
 		c->w->hit(c->w, limit, message);
 }
 
+static void on_ask(struct cell *c, const struct frame *f)
+{
+	struct wire w = {.p = f->p, .n = f->n};
+	auto_free char *host = wire_get_str(&w);
+	uint32_t port = wire_get_u32(&w);
+	auto_free char *method = wire_get_str(&w), *path = NULL;
+	path = wire_get_str(&w);
+	if (w.bad || !host || port > UINT16_MAX || !c->w->asked)
+		return;
+	c->w->asked(c->w, &(struct cell_ask){.id = f->id, .host = host, .port = (uint16_t)port, .method = method ? method : "",
+					     .path = path ? path : ""});
+}
+
+static void on_answer(struct cell *c, const struct frame *f)
+{
+	if (f->n == 2 && c->w->answered)
+		c->w->answered(c->w, f->id, f->p[0], f->p[1]);
+}
+
 // The slot was made for a directory that has been replaced since: one without a place builds it from what is there.
 static void start_again(struct cell *c)
 {
@@ -251,6 +274,10 @@ static void on_frame(struct chan *ch, struct frame *f)
 		on_end(c, f);
 	else if (f->type == M_HIT)
 		on_hit(c, f);
+	else if (f->type == M_ASK)
+		on_ask(c, f);
+	else if (f->type == M_ANSWER)
+		on_answer(c, f);
 	else if (f->type == M_PAUSED && f->n == 1)
 		c->w->paused(c->w, f->p[0]);
 	else if (f->type == M_PENDING && f->n == 4 && c->w->pending)
@@ -288,14 +315,18 @@ static struct native *native_of(struct backend *b)
 	return container_of(b, struct native, b);
 }
 
-static struct cell *take_slot(struct native *n, const struct buf *spec, const struct buf *key)
+// Takes *secrets once a slot has them.
+static struct cell *take_slot(struct native *n, const struct buf *spec, const struct buf *key, int *secrets)
 {
 	struct cell *c;
 	while ((c = nursery_take_warm(n, key))) {
 		buf_add(&c->spec, spec->p, spec->n);
+		c->secrets = *secrets >= 0 ? fcntl(*secrets, F_DUPFD_CLOEXEC, 3) : -1;
 		c->warm_ok = c->pooled = true;
-		if (cell_begin(c))
+		if ((*secrets < 0 || c->secrets >= 0) && cell_begin(c)) {
+			close_fd(secrets);
 			return c;
+		}
 		cell_bury(c);
 	}
 	return NULL;
@@ -330,7 +361,11 @@ static struct cell *native_start(struct backend *b, const struct cell_spec *spec
 		place_write(&key, spec);
 		nursery_aim(n, &key);
 	}
-	struct cell *c = warm_ok && !wire.overflow ? take_slot(n, &wire, &key) : NULL;
+	int rc = wire.overflow ? err_set(&e, ERR_LIMIT, "the request is too large for a cell") : 0;
+	auto_fd int secrets = !rc && spec->net.secrets.n ? sealed_memory(&spec->net.secrets, &e) : -1;
+	if (!rc && spec->net.secrets.n && secrets < 0)
+		rc = -1;
+	struct cell *c = warm_ok && !rc ? take_slot(n, &wire, &key, &secrets) : NULL;
 	if (c) {
 		c->w = w;
 		deadline(c, START_MS);
@@ -341,7 +376,7 @@ static struct cell *native_start(struct backend *b, const struct cell_spec *spec
 	c->w = w;
 	c->profile = spec->profile;
 	c->warm_ok = warm_ok;
-	int rc = wire.overflow ? err_set(&e, ERR_LIMIT, "the request is too large for a cell") : 0;
+	c->secrets = take_fd(&secrets);
 	if (!rc && fresh && !warm_ok)
 		rc = make_layer(spec->layer, &e);
 	if (rc) {
@@ -353,6 +388,8 @@ static struct cell *native_start(struct backend *b, const struct cell_spec *spec
 	buf_add(&c->key, key.p, key.n);
 	deadline(c, START_MS);
 	nursery_want(n, c);
+	if (warm_ok)
+		nursery_refill_soon(n);
 	return c;
 }
 
@@ -427,6 +464,30 @@ static void native_event(struct cell *c, const char *type, const char *by, const
 	ask(c, M_EVENT, &b, r);
 }
 
+static void native_policy(struct cell *c, const struct cell_net *n, struct reply r)
+{
+	struct err e;
+	auto_buf struct buf b = BUF_INIT(FRAME_MAX);
+	auto_fd int secrets = n->secrets.n ? sealed_memory(&n->secrets, &e) : -1;
+	uint32_t id = request_add(&c->requests, &c->last_id, r);
+	buf_add(&b, n->policy.p, n->policy.n);
+	wire_str(&b, n->resolver ? n->resolver : "");
+	wire_str(&b, n->ca_cert ? n->ca_cert : "");
+	wire_str(&b, n->ca_file ? n->ca_file : "");
+	if (b.overflow || (n->secrets.n && secrets < 0))
+		chan_send(&c->ch, M_POLICY, 0, id, NULL, 0); // malformed on purpose: the cell answers with INVALID
+	else if (secrets >= 0)
+		chan_send_fd(&c->ch, M_POLICY, id, b.p, b.n, secrets);
+	else
+		chan_send_buf(&c->ch, M_POLICY, id, &b);
+}
+
+static void native_answer(struct cell *c, uint32_t ask_id, uint8_t verdict, uint8_t scope)
+{
+	uint8_t body[] = {verdict, scope};
+	chan_send(&c->ch, M_ANSWER, 0, ask_id, body, sizeof body);
+}
+
 static void native_stop(struct cell *c, uint32_t grace_ms, bool remove_layer)
 {
 	auto_buf struct buf b = BUF_INIT(16);
@@ -473,6 +534,8 @@ static const struct backend_ops native_ops = {
 	.kill = native_kill,
 	.pause = native_pause,
 	.event = native_event,
+	.policy = native_policy,
+	.answer = native_answer,
 	.stop = native_stop,
 	.remove = native_remove,
 	.free = native_free,

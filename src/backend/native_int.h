@@ -30,6 +30,7 @@ struct cell {
 	struct cell *next;	// in the list of its phase (waiting, warm)
 	struct cell *all;	// in the list of all
 	struct buf spec;	// encoded, until it is up
+	int secrets;		// sealed memory that goes with the spec, -1 = none
 	enum profile profile;
 	bool warm_ok;		// a slot that brings a new layer will do
 	bool pooled;		// it got one that waited
@@ -78,6 +79,8 @@ struct cell *cell_new(struct native *n, enum cell_phase phase);
 int cell_connect(struct cell *c, int fd, struct err *e) MUST_USE; // takes fd
 bool cell_begin(struct cell *c);	// sends the spec over its channel; false when the slot is dead
 void cell_fail_later(struct cell *c, const struct err *e);
+
+int sealed_memory(const struct buf *b, struct err *e) MUST_USE; // sealed.c: a descriptor nobody can write through
 
 uint32_t request_add(struct request **list, uint32_t *last_id, struct reply r);
 bool request_end(struct request **list, uint32_t id, const struct err *e); // false when there is none

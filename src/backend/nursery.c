@@ -48,7 +48,7 @@ void nursery_forget(struct native *n, struct cell *c)
 	list_del(&n->waiting, c);
 }
 
-static void send_want(struct native *n, uint32_t id, enum profile p, bool warm, const struct buf *key)
+static void send_want(struct native *n, uint32_t id, enum profile p, uint8_t warm, const struct buf *key)
 {
 	auto_buf struct buf b = BUF_INIT(FRAME_MAX);
 	wire_u8(&b, p);
@@ -97,20 +97,23 @@ void nursery_refill(struct native *n)
 	if (!n->connected || n->refill.at_ms)
 		return;
 	int have = n_fitting(n);
-	for (int k = 0; have + n->n_asked < n->want && k < BATCH; k++, n->n_asked++)
+	for (int k = 0; have + n->n_asked < n->want && k < BATCH; k++, n->n_asked++) // the rest when these are there
 		send_want(n, ++n->last_id, PROFILE_USER, true, &n->key);
 	if (have + n->n_asked < n->want)
 		timer_set(n->loop, &n->soon, SOON_MS);
 }
 
 // Making slots takes processor time that the cells just started want for themselves: the pool is filled again when
-// creates pause, or when it runs low.
+// creates pause, when it is empty, and from what ended cells leave.
 void nursery_refill_soon(struct native *n)
 {
-	if (n_fitting(n) <= n->want / 8)
-		nursery_refill(n);
-	else
-		timer_set(n->loop, &n->soon, SOON_MS);
+	timer_set(n->loop, &n->soon, SOON_MS);
+}
+
+static void on_back(struct native *n)
+{
+	if (!n->waiting && !n->refill.at_ms && n_fitting(n) + n->n_asked < n->want)
+		send_want(n, 0, PROFILE_USER, 2, &n->key);
 }
 
 static void on_soon(struct timer *t)
@@ -142,6 +145,16 @@ static void on_shrink(struct timer *t)
 	}
 }
 
+// To as many as were wanted at once.
+static void grow(struct native *n)
+{
+	int want = WARM_MIN + 1;
+	for (const struct cell *c = n->waiting; c; c = c->next)
+		want++;
+	if (want > n->want)
+		n->want = want < WARM_MAX ? want : WARM_MAX;
+}
+
 struct cell *nursery_take_warm(struct native *n, const struct buf *key)
 {
 	struct cell *c = n->warm;
@@ -152,8 +165,8 @@ struct cell *nursery_take_warm(struct native *n, const struct buf *key)
 			c = any;
 	if (c)
 		nursery_forget(n, c);
-	if (!c && n->want < WARM_MAX)
-		n->want *= 2; // somebody has to wait
+	if (!c)
+		grow(n); // somebody has to wait
 	if (n->want > WARM_MIN)
 		timer_set(n->loop, &n->shrink, SHRINK_MS);
 	return c;
@@ -213,7 +226,7 @@ static void on_slot(struct native *n, struct frame *f)
 		give(n, c, take_fd(&f->fd));
 		return;
 	}
-	if (n->n_asked)
+	if (f->id && n->n_asked)
 		n->n_asked--;
 	make_room(n);
 	c = cell_new(n, CELL_WARM);
@@ -249,6 +262,8 @@ static void on_frame(struct chan *ch, struct frame *f)
 	struct err e;
 	if (f->type == M_SLOT && f->fd >= 0) {
 		on_slot(n, f);
+	} else if (f->type == M_BACK) {
+		on_back(n);
 	} else if (f->type == M_OK) {
 		request_end(&n->removals, f->id, NULL);
 	} else if (f->type == M_ERR) {

@@ -8,12 +8,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define READ_FIRST (16u << 10)  // most channels carry a few small frames in their life
+#define READ_FIRST 4000u	 // most channels carry a few small frames in their life
 #define READ_CHUNK (256u << 10) // once one carried a stream
+#define GATHER (32u << 10)	 // bytes that may wait for the end of the round
+
+static void on_flush(struct chore *t);
 
 void chan_init(struct chan *c, int fd)
 {
 	*c = (struct chan){
+		.flush.fn = on_flush,
 		.w.fd = -1,
 		.fd = fd,
 		.chunk = READ_FIRST,
@@ -29,8 +33,10 @@ bool chan_is_open(const struct chan *c)
 
 void chan_close(struct chan *c)
 {
-	if (c->loop)
+	if (c->loop) {
+		loop_forget(c->loop, &c->flush);
 		loop_del(c->loop, &c->w);
+	}
 	close_fd(&c->fd);
 	for (int i = 0; i < c->n_fds_in; i++)
 		close(c->fds_in[i]);
@@ -44,7 +50,7 @@ void chan_close(struct chan *c)
 static void set_interest(struct chan *c)
 {
 	if (c->loop)
-		loop_mod(c->loop, &c->w, (c->paused ? 0 : LOOP_IN) | (c->out.n ? LOOP_OUT : 0));
+		loop_mod(c->loop, &c->w, (c->paused ? 0 : LOOP_IN) | (c->blocked ? LOOP_OUT : 0));
 }
 
 // Sends from the queue what the kernel takes. A descriptor goes with the first byte of its frame, so a
@@ -90,6 +96,7 @@ static int flush_queue(struct chan *c)
 	for (int i = 0; i < c->n_fds_out; i++)
 		c->fds_out_at[i] -= done;
 	buf_cut(&c->out, done);
+	c->blocked = c->out.n;
 	return 0;
 }
 
@@ -98,13 +105,30 @@ static void cut_off(struct chan *c)
 	shutdown(c->fd, SHUT_RDWR); // the loop sees the hang-up and calls on_close
 }
 
+static bool flush_now(struct chan *c)
+{
+	if (flush_queue(c)) {
+		cut_off(c);
+		return false;
+	}
+	if (c->blocked)
+		set_interest(c);
+	return true;
+}
+
+static void on_flush(struct chore *t)
+{
+	struct chan *c = container_of(t, struct chan, flush);
+	if (chan_is_open(c) && !c->blocked)
+		flush_now(c);
+}
+
 static bool queue_frame(struct chan *c, const struct frame *f)
 {
 	uint8_t head[FRAME_HEAD] = {f->n, f->n >> 8, f->n >> 16, f->n >> 24, f->type, f->stream, f->fd >= 0, 0,
 				    f->id, f->id >> 8, f->id >> 16, f->id >> 24};
 	if (!chan_is_open(c))
 		return false;
-	bool idle = !c->out.n;
 	if (f->fd >= 0) {
 		int copy = c->n_fds_out < (int)countof(c->fds_out) ? fcntl(f->fd, F_DUPFD_CLOEXEC, 3) : -1;
 		if (copy < 0) {
@@ -116,12 +140,15 @@ static bool queue_frame(struct chan *c, const struct frame *f)
 	}
 	buf_add(&c->out, head, sizeof head);
 	buf_add(&c->out, f->p, f->n);
-	if (c->out.overflow || f->n > FRAME_MAX || (idle && flush_queue(c))) {
+	if (c->out.overflow || f->n > FRAME_MAX) {
 		cut_off(c);
 		return false;
 	}
-	if (c->out.n)
-		set_interest(c);
+	if (c->blocked)
+		return true;
+	if (!c->loop || !c->loop->busy || f->fd >= 0 || c->out.n > GATHER)
+		return flush_now(c);
+	loop_soon(c->loop, &c->flush);
 	return true;
 }
 
@@ -138,6 +165,11 @@ bool chan_send_buf(struct chan *c, uint8_t type, uint32_t id, const struct buf *
 bool chan_send_fd(struct chan *c, uint8_t type, uint32_t id, const void *p, size_t n, int fd)
 {
 	return queue_frame(c, &(struct frame){type, 0, id, p, n, fd});
+}
+
+bool chan_send_fd_on(struct chan *c, uint8_t type, uint8_t stream, int fd)
+{
+	return queue_frame(c, &(struct frame){type, stream, 0, NULL, 0, fd});
 }
 
 size_t chan_queued(const struct chan *c)
@@ -233,7 +265,7 @@ static int deliver(struct chan *c)
 static void on_event(struct watch *w, uint32_t events)
 {
 	struct chan *c = container_of(w, struct chan, w);
-	bool bad = false, had = c->out.n;
+	bool bad = false, had = c->blocked;
 	if (events & LOOP_OUT)
 		bad = flush_queue(c) < 0;
 	while (bad && chan_is_open(c) && fill(c) > 0) // what the peer said before it closed still counts
@@ -258,7 +290,7 @@ static void on_event(struct watch *w, uint32_t events)
 		return;
 	}
 	set_interest(c);
-	if (had && !c->out.n && c->on_drain)
+	if (had && !c->blocked && c->on_drain)
 		c->on_drain(c);
 }
 
@@ -267,7 +299,7 @@ int chan_attach(struct chan *c, struct loop *l, struct err *e)
 	if (fcntl(c->fd, F_SETFL, O_NONBLOCK))
 		return err_sys(e, "make a channel non-blocking");
 	c->w.fn = on_event;
-	if (loop_add(l, &c->w, c->fd, LOOP_IN | (c->out.n ? LOOP_OUT : 0), e))
+	if (loop_add(l, &c->w, c->fd, LOOP_IN | (c->blocked ? LOOP_OUT : 0), e))
 		return -1;
 	c->loop = l;
 	buf_cut(&c->in, c->taken);

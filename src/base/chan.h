@@ -2,7 +2,8 @@
 // Frames over a byte channel between our own processes: skepd, skep-cell, init and local clients.
 // Each frame has a 12-byte header {u32 length, u8 type, u8 stream, u8 has_fd, u8 0, u32 id}. A
 // descriptor may travel with a frame (unix sockets only). Sending never blocks: what the kernel does not
-// take is queued, and a peer that lets the queue pass its bound is cut off.
+// take is queued, and a peer that lets the queue pass its bound is cut off. Inside a round of the loop small frames
+// wait for its end and leave together: every send is a wake-up of somebody.
 #pragma once
 #include "base/buf.h"
 #include "base/loop.h"
@@ -23,6 +24,8 @@ struct chan {
 	struct watch w;
 	int fd;
 	bool dead;	 // peer gone: on_close was called, nothing is sent any more
+	bool blocked;	 // the kernel took not all of the queue
+	struct chore flush;
 	size_t chunk; // bytes asked for at once
 	size_t taken; // blocking use: bytes of the frame handed out last
 	struct loop *loop; // NULL before chan_attach: blocking use
@@ -46,6 +49,7 @@ bool chan_is_open(const struct chan *c);
 bool chan_send(struct chan *c, uint8_t type, uint8_t stream, uint32_t id, const void *p, size_t n);
 bool chan_send_buf(struct chan *c, uint8_t type, uint32_t id, const struct buf *b);
 bool chan_send_fd(struct chan *c, uint8_t type, uint32_t id, const void *p, size_t n, int fd); // borrows fd
+bool chan_send_fd_on(struct chan *c, uint8_t type, uint8_t stream, int fd); // the same, on a stream, with nothing beside it
 size_t chan_queued(const struct chan *c);
 void chan_pause(struct chan *c, bool paused); // stop reading: flow control by the socket itself
 

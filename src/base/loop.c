@@ -50,14 +50,16 @@ int loop_add(struct loop *l, struct watch *w, int fd, uint32_t events, struct er
 	if (epoll_ctl(l->epfd, EPOLL_CTL_ADD, fd, &ev))
 		return err_sys(e, "watch a descriptor");
 	w->fd = fd;
+	w->events = events;
 	return 0;
 }
 
 void loop_mod(struct loop *l, struct watch *w, uint32_t events)
 {
 	struct epoll_event ev = {.events = events, .data.ptr = w};
-	if (w->fd >= 0)
+	if (w->fd >= 0 && w->events != events)
 		epoll_ctl(l->epfd, EPOLL_CTL_MOD, w->fd, &ev);
+	w->events = events;
 }
 
 void loop_del(struct loop *l, struct watch *w)
@@ -95,6 +97,38 @@ void loop_bury(struct loop *l, void *obj, void (*free_fn)(void *obj))
 	l->graves = g;
 }
 
+void loop_soon(struct loop *l, struct chore *t)
+{
+	struct chore **p = &l->chores;
+	if (t->queued)
+		return;
+	while (*p)
+		p = &(*p)->next;
+	*p = t;
+	t->next = NULL;
+	t->queued = true;
+}
+
+void loop_forget(struct loop *l, struct chore *t)
+{
+	for (struct chore **p = &l->chores; *p && t->queued; p = &(*p)->next)
+		if (*p == t) {
+			*p = t->next;
+			break;
+		}
+	t->queued = false;
+}
+
+void loop_flush(struct loop *l)
+{
+	while (l->chores) {
+		struct chore *t = l->chores;
+		l->chores = t->next;
+		t->queued = false;
+		t->fn(t);
+	}
+}
+
 static int until_next_timer(const struct loop *l)
 {
 	if (!l->timers)
@@ -123,12 +157,15 @@ int loop_run(struct loop *l, struct err *e)
 		int n = epoll_wait(l->epfd, ev, countof(ev), until_next_timer(l));
 		if (n < 0 && errno != EINTR)
 			return err_sys(e, "epoll_wait");
+		l->busy = true;
 		for (int i = 0; i < n; i++) {
 			struct watch *w = ev[i].data.ptr;
 			if (w->fd >= 0) // removed earlier in this batch
 				w->fn(w, ev[i].events);
 		}
 		fire_timers(l);
+		loop_flush(l);
+		l->busy = false;
 		burials(l);
 	}
 	return 0;

@@ -12,6 +12,7 @@
 struct watch {
 	int fd; // -1 when not in a loop
 	void (*fn)(struct watch *w, uint32_t events);
+	uint32_t events; // what it waits for
 };
 
 struct timer {
@@ -20,10 +21,18 @@ struct timer {
 	struct timer *next;
 };
 
+// Work for the end of a round of events, done once however often it was asked for.
+struct chore {
+	void (*fn)(struct chore *t);
+	struct chore *next;
+	bool queued;
+};
+
 struct grave;
 struct loop {
 	int epfd;
-	bool stop;
+	bool stop, busy; // busy: inside a round of events
+	struct chore *chores;
 	struct timer *timers; // sorted
 	struct grave *graves;
 };
@@ -46,6 +55,10 @@ void loop_del(struct loop *l, struct watch *w); // does not close; w->fd = -1
 
 void timer_set(struct loop *l, struct timer *t, uint64_t in_ms); // replaces an earlier setting
 void timer_clear(struct loop *l, struct timer *t);
+
+void loop_soon(struct loop *l, struct chore *t);
+void loop_forget(struct loop *l, struct chore *t);
+void loop_flush(struct loop *l); // does what waits for the end of the round now; before _exit
 
 void loop_bury(struct loop *l, void *obj, void (*free_fn)(void *obj));
 

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cell/cell_int.h"
+#include "cell/denied.h"
 #include "isolate/contain.h"
 #include "model/msg.h"
 #include <dirent.h>
@@ -39,7 +40,7 @@ static int check_place(struct cell *c, struct err *e)
 
 static int send_sources(struct cell *c, struct err *e)
 {
-	return fault(FAULT_CELL_SOURCES, e) ? -1 : slot_send_sources(c, &c->spec, c->has, e);
+	return fault(FAULT_CELL_SOURCES, e) ? -1 : slot_send_sources(c, &c->init, &c->spec, c->has, e);
 }
 
 int cell_out_dir(struct cell *c, struct err *e)
@@ -67,7 +68,7 @@ static void describe(struct cell *c)
 	c->iso.limits = xstrdup(c->has_cgroup ? cgroup_describe(&n->cgroups) : "supervised");
 	c->iso.disk = xstrdup("supervised");
 	c->iso.freeze = xstrdup(c->has_cgroup && cgroup_can_freeze(&n->cgroups) ? "cgroup" : "signals");
-	c->iso.network = xstrdup("closed");
+	c->iso.network = xstrdup(c->spec.net.on ? "gate" : "closed");
 	c->iso.cgroup = xstrdup(c->has_cgroup ? c->cgroup.name : "");
 }
 
@@ -84,6 +85,7 @@ static int take_over_layer(struct cell *c, struct err *e)
 	if (syscall(SYS_renameat2, AT_FDCWD, c->fresh_layer, AT_FDCWD, c->spec.layer, 1 /* RENAME_NOREPLACE */))
 		return err_sys(e, "new layer %s", c->spec.layer);
 	c->fresh_layer = NULL;
+	c->took_layer = true;
 	close_fd(&c->fresh_lock);
 	return 0;
 }
@@ -94,6 +96,7 @@ int cell_build(struct cell *c, struct frame *f, struct err *e)
 		return err_set(e, ERR_CONFLICT, "this cell has its spec");
 	if (cell_spec_read(f->p, f->n, &c->spec, e))
 		return -1;
+	c->secrets = take_fd(&f->fd);
 	c->stage = CELL_BUILDING;
 	c->spec_request = f->id;
 	c->remove_layer = false;
@@ -101,9 +104,9 @@ int cell_build(struct cell *c, struct frame *f, struct err *e)
 		return err_set(e, ERR_BUG, "a %s slot was given a %s spec", profile_name(c->profile), profile_name(c->spec.profile));
 	if (c->spec.strict && is_supervised(c))
 		return err_set(e, ERR_DENIED, "min_isolation strict needs cgroup limits, and this host gives none (see: skep doctor)");
-	if (c->has_cgroup && memcmp(&c->spec.limits, &LIMITS_DEFAULT, sizeof c->spec.limits) &&
-	    cgroup_set_limits(&c->cgroup, &c->spec.limits, e)) // the slot came with the default ones
-		return -1;
+	c->limits_changed = memcmp(&c->spec.limits, &LIMITS_DEFAULT, sizeof c->spec.limits);
+	if (c->has_cgroup && c->limits_changed && cgroup_set_limits(&c->cgroup, &c->spec.limits, e))
+		return -1; // the slot came with the default ones
 	if (check_place(c, e) || take_over_layer(c, e))
 		return -1;
 	if (!chan_send(&c->init, M_BUILD, is_supervised(c), 0, f->p, f->n) || send_sources(c, e))
@@ -113,21 +116,52 @@ int cell_build(struct cell *c, struct frame *f, struct err *e)
 	return open_places(c, e);
 }
 
+// By its descriptor: it may be a mold's child, and its number somebody else's by now.
+void cell_kill_init(const struct cell *c)
+{
+	if (c->init_pidfd >= 0)
+		syscall(SYS_pidfd_send_signal, c->init_pidfd, SIGKILL, NULL, 0);
+	else if (c->init_pid > 0)
+		kill(c->init_pid, SIGKILL);
+}
+
+// The word is out last: whoever hears it may try again with another slot, in the same place.
 static void build_failed(struct cell *c, const struct err *e)
 {
-	if (c->control)
-		control_send_err(&c->control->chan, c->spec_request, e);
+	struct err ignored;
+	if (e->kind == ERR_DENIED)
+		denied_start(c, e);
 	control_unlisten(c);
-	kill(c->init_pid, SIGKILL);
+	cell_kill_init(c);
+	mold_leave(c);
 	while (waitpid(c->init_pid, NULL, 0) < 0 && errno == EINTR)
 		;
-	struct err ignored;
+	journal_close(&c->journal);
+	const char *layer = c->took_layer ? c->spec.layer : c->fresh_layer; // nobody has written to it
+	if (layer && fs_remove_tree(AT_FDCWD, layer, &ignored))
+		log_line(LOG_WARN, "%s", ignored.msg); // gc finds it
+	if (c->control)
+		control_send_err(&c->control->chan, c->spec_request, e);
+	loop_flush(&c->loop);
 	if (c->has_cgroup && cgroup_close_remove(&c->cgroup, &ignored))
 		log_line(LOG_WARN, "%s", ignored.msg); // the next nursery sweeps it
-	journal_close(&c->journal);
-	if (c->fresh_layer && fs_remove_tree(AT_FDCWD, c->fresh_layer, &ignored))
-		log_line(LOG_WARN, "%s", ignored.msg); // gc finds it
 	_exit(1);
+}
+
+static int open_gate(struct cell *c, struct err *e)
+{
+	const struct cell_net *n = &c->spec.net;
+	if (c->net.tcp < 0)
+		return n->on ? err_set(e, ERR_UNSUPPORTED, "this kernel lacks what the gate needs (nf_tables with tproxy); see: skep doctor")
+			     : 0;
+	if (c->spec.maintenance) {
+		net_sockets_close(&c->net);
+		return 0;
+	}
+	if (gate_init(&c->gate, c, &c->net, e))
+		return -1;
+	gate_set(&c->gate, n, take_fd(&c->secrets));
+	return 0;
 }
 
 static void on_ready(struct cell *c, struct frame *f)
@@ -146,7 +180,11 @@ static void on_ready(struct cell *c, struct frame *f)
 	c->notify.fn = record_proc;
 	if (loop_add(&c->loop, &c->notify, take_fd(&f->fd), LOOP_IN, &e))
 		build_failed(c, &e);
+	if (open_gate(c, &e))
+		build_failed(c, &e);
 	c->stage = CELL_UP;
+	if (!c->spec.remove_if_clean)
+		mold_leave(c); // it will hardly be what it was, and a live cell shall be small
 	record_cell_up(c);
 	if (fault(FAULT_CELL_UP, &e))
 		build_failed(c, &e);
@@ -216,6 +254,12 @@ void cell_on_init_frame(struct chan *ch, struct frame *f)
 		watchdog_usage(c, used, killed, wire_get_u32(&w));
 		break;
 	}
+	case M_SOCKET:
+		slot_take_socket(&c->net, f);
+		break;
+	case M_WHO:
+		gate_who(&c->gate, f);
+		break;
 	case M_BEGUN:
 		if (x)
 			sx_begun(x, wire_get_u32(&w));
@@ -251,7 +295,7 @@ void cell_on_init_frame(struct chan *ch, struct frame *f)
 void cell_on_init_close(struct chan *ch)
 {
 	struct cell *c = container_of(ch, struct cell, init);
-	kill(c->init_pid, SIGKILL); // its end is seen by the pidfd
+	cell_kill_init(c); // its end is seen by the pidfd
 }
 
 // --- ending ---
@@ -262,7 +306,7 @@ static void on_ending_late(struct timer *t)
 	struct err e;
 	if (c->has_cgroup && cgroup_kill(&c->cgroup, &e))
 		log_line(LOG_WARN, "%s: %s", c->spec.sandbox, e.msg);
-	kill(c->init_pid, SIGKILL);
+	cell_kill_init(c);
 }
 
 void cell_end(struct cell *c, const char *reason, uint32_t grace_ms, bool walk)
@@ -330,6 +374,7 @@ static void tell_skepd(struct cell *c)
 	auto_buf struct buf b = BUF_INIT(4096);
 	if (!c->control)
 		return;
+	c->told = true;
 	wire_str(&b, c->gone_reason);
 	wire_u32(&b, c->walk_done ? c->pending : UINT32_MAX);
 	wire_u8(&b, c->remove_layer);
@@ -342,10 +387,12 @@ static _Noreturn void leave(struct cell *c)
 {
 	struct err e;
 	control_unlisten(c);
+	if (!c->told)
+		mold_leave(c);
 	// With a daemon there the group waits for the seat's next cell; without, nobody would ever clear it away.
-	if (c->has_cgroup && !c->control && cgroup_close_remove(&c->cgroup, &e))
+	if (c->has_cgroup && !c->told && cgroup_close_remove(&c->cgroup, &e))
 		log_line(LOG_WARN, "%s: %s", c->spec.sandbox, e.msg);
-	if (c->remove_layer)
+	if (c->remove_layer && !mold_give_back(c))
 		dispose_layer(c);
 	_exit(0);
 }
@@ -361,7 +408,10 @@ static void exit_late(struct timer *t)
 
 void cell_maybe_exit(struct cell *c)
 {
-	if (c->stage == CELL_GONE && c->init_ended && !client_waiting(c))
+	if (c->stage != CELL_GONE)
+		return;
+	loop_flush(&c->loop); // what then is left in a queue waits for its reader
+	if (c->init_ended && !client_waiting(c))
 		leave(c);
 }
 
@@ -381,6 +431,7 @@ static void say_goodbye(struct cell *c)
 		c->remove_layer = true;
 	if (c->remove_layer)
 		remove_layer(c);
+	gate_end(&c->gate);
 	record_cell_gone(c);
 	journal_close(&c->journal); // before the word is out: skepd writes next
 	if (fault(FAULT_CELL_GONE, &e))
@@ -408,7 +459,7 @@ void cell_on_init_exit(struct watch *w, uint32_t events)
 	while (waitpid(c->init_pid, NULL, 0) < 0 && errno == EINTR)
 		;
 	if (c->stage == CELL_WAITING || c->stage == CELL_BUILDING) {
-		err_set(&e, ERR_SYSTEM, "the cell died while it was built");
+		err_set(&e, ERR_UNAVAILABLE, "the cell died while it was built");
 		build_failed(c, &e);
 	}
 	c->init_ended = true;

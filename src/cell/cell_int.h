@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The supervisor of one cell: what its files share. One process, one cell, one loop.
 //
-//   slot.c      from fork to spec: makes the contained process, waits
+//   slot.c      from fork to spec: makes the contained process, waits      mold.c   what the next cell can use again
 //   cell.c      life: spec -> up -> ending -> gone, and the channel to init
 //   control.c   the channel to skepd and the cell's socket
 //   execs.c     execs and their captured output        client.c   attached clients
 //   record.c    what goes to the journal                watchdog.c time and resource limits
+//   gate.c      the way out                             denied.c   what was refused
 #pragma once
 #include "base/chan.h"
 #include "base/ring.h"
+#include "cell/gate.h"
+#include "cell/mold.h"
 #include "cell/nursery.h"
 #include "cell/seat.h"
 #include "journal/journal.h"
@@ -66,11 +69,17 @@ struct cell {
 	const char *fresh_layer; // made with the slot, not used by anybody yet
 	int fresh_lock;
 	enum slot_has has;
+	struct net_sockets net; // of its network, until the gate has them
+	struct gate gate;
+	int secrets; // sealed memory that came with the spec, until the gate has it
+	struct mold mold;
+	int back; // to the nursery, for the mold
 	const struct place *place; // the slot was made for it, or NULL
 	dev_t base_dev;		   // of its base, when it was mounted
 	ino_t base_ino;
 	struct chan init;
 	struct watch init_end, listen, notify;
+	bool limits_changed, took_layer, told; // told: a daemon heard of the end
 	ino_t socket_ino;
 	char socket_name[ID_SIZE + 16]; // in run/cells; until there is a sandbox, the slot's own
 	int init_pidfd;
@@ -105,9 +114,27 @@ struct place {
 	struct cell_spec spec;
 };
 // layer: path of the layer to be made for whoever gets the slot, or NULL; place: or NULL
-_Noreturn void slot_main(const struct nursery *n, int control, enum profile profile, const char *layer,
-			 const struct place *place);
-int slot_send_sources(struct cell *c, const struct cell_spec *s, enum slot_has has, struct err *e) MUST_USE;
+struct slot {
+	int control, back;
+	enum profile profile;
+	const char *layer;
+	const struct place *place;
+	const struct mold *mold; // to be used again, or NULL
+};
+_Noreturn void slot_main(const struct nursery *n, const struct slot *s);
+int slot_send_sources(struct cell *c, struct chan *to, const struct cell_spec *s, enum slot_has has, struct err *e) MUST_USE;
+// Clones a process with new namespaces; entry runs in it. Then its ids are mapped, its group is attached, and it has
+// been sent the slot's layer and sources.
+int slot_clone(struct cell *c, int namespaces, void (*entry)(const struct cell *c, int fd), struct chan *out, pid_t *out_pid,
+	       struct err *e) MUST_USE;
+struct contain slot_contain(const struct cell *c);
+int slot_recv_trees(struct chan *ch, int *trees, int max, struct err *e) MUST_USE;
+_Noreturn void slot_give_up(struct chan *ch, const struct err *e);
+void slot_send_sockets(struct chan *ch, const struct net_sockets *s);
+void slot_take_socket(struct net_sockets *s, struct frame *f);
+_Noreturn void slot_serve(struct contain *c, struct chan *ch); // waits for a spec, builds, becomes init
+#define TREES_MAX (ROOTFS_MOUNTS_MAX + 32)
+void cell_kill_init(const struct cell *c);
 
 // cell.c
 int cell_out_dir(struct cell *c, struct err *e) MUST_USE; // made with the first output

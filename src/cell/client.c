@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cell/cell_int.h"
+#include "cell/denied.h"
 #include "model/msg.h"
 #include <errno.h>
 #include <signal.h>
@@ -70,9 +71,10 @@ static void drop(struct client *cl)
 		c->control = NULL;
 	loop_bury(&c->loop, cl, free_client);
 	if (c->stage == CELL_WAITING || c->stage == CELL_BUILDING) {
-		kill(c->init_pid, SIGKILL); // nobody will ever ask for this slot
+		cell_kill_init(c); // nobody will ever ask for this slot
 		return;
 	}
+	gate_client_gone(&c->gate);
 	if (x)
 		sx_grant(x); // perhaps it was the one everybody waited for
 	watchdog_activity(c);
@@ -219,6 +221,9 @@ static void exec_frame(struct client *cl, struct frame *f)
 			cast_resize(x->cast, cols, rows);
 		break;
 	}
+	case M_ANSWER:
+		gate_answer(&x->cell->gate, f, cl);
+		break;
 	case M_SIGNAL:
 		chan_send(&x->cell->init, M_SIGNAL, 0, x->number, f->p, f->n);
 		break;
@@ -231,6 +236,8 @@ static void exec_frame(struct client *cl, struct frame *f)
 static void refuse(struct client *cl, enum err_kind kind, const char *why)
 {
 	struct err e;
+	if (kind == ERR_DENIED)
+		denied_connect(cl->cell, why);
 	err_set(&e, kind, "%s", why);
 	control_send_err(&cl->chan, 0, &e);
 	shutdown(cl->chan.fd, SHUT_RD); // the answer goes out, then the peer's close ends it

@@ -119,6 +119,7 @@ void control_replay(struct cell *c)
 		if (x->ended)
 			control_send_exited(c, x);
 	}
+	gate_replay(&c->gate);
 }
 
 static int do_exec(struct cell *c, struct frame *f, struct wire *w, struct err *e)
@@ -229,6 +230,13 @@ void control_frame(struct client *cl, struct frame *f)
 	case M_LIMITS:
 		rc = do_limits(c, &w, &e);
 		break;
+	case M_POLICY:
+		rc = gate_policy(&c->gate, f, &e);
+		break;
+	case M_ANSWER:
+		gate_answer(&c->gate, f, cl);
+		rc = 1;
+		break;
 	default:
 		rc = err_set(&e, ERR_INVALID, "unknown request %u", f->type);
 	}
@@ -237,7 +245,7 @@ void control_frame(struct client *cl, struct frame *f)
 	else if (!rc)
 		chan_send(&cl->chan, M_OK, 0, f->id, NULL, 0);
 	if (rc < 0 && f->type == M_SPEC) {
-		kill(c->init_pid, SIGKILL); // a slot that could not be built is of no use
+		cell_kill_init(c); // a slot that could not be built is of no use
 		c->control = NULL;	     // told already
 	}
 }

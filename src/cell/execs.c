@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cell/cell_int.h"
+#include "cell/denied.h"
 #include "model/msg.h"
 #include <signal.h>
 #include <stdlib.h>
@@ -101,6 +102,8 @@ struct sx *sx_start(struct cell *c, struct exec_spec *s, const char *ticket, uin
 		record_exec_start(x);
 	struct err e;
 	auto_buf struct buf b = BUF_INIT(LIMIT_ARGV + 65536);
+	if (c->spec.net.ca_cert && *c->spec.net.ca_cert && x->spec.kind == EXEC_COMMAND)
+		trust_env(&c->nursery->trust, !c->spec.image && c->spec.profile == PROFILE_USER, &x->spec.env);
 	exec_spec_write(&b, &x->spec);
 	int rc = fault(FAULT_EXEC_SPAWN, &e) ? -1 : 0;
 	if (!rc && !chan_send_buf(&c->init, M_EXEC, x->number, &b))
@@ -242,6 +245,8 @@ void sx_ended(struct sx *x, uint32_t ws)
 // It could not be started: 127 not found, 126 not executable (both with the errno of execve), else 125 with the reason.
 void sx_failed(struct sx *x, const struct err *e)
 {
+	if (!e->sys && (e->kind == ERR_DENIED || e->kind == ERR_NOT_FOUND)) // init's own word, not the kernel's
+		denied_exec(x, e);
 	x->result.status = e->sys && e->kind == ERR_NOT_FOUND ? 127 : e->sys && e->kind == ERR_DENIED ? 126 : 125;
 	free(x->result.reason);
 	x->result.reason = xstrdup(e->msg);

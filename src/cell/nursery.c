@@ -36,6 +36,16 @@
 // when the next nursery starts.
 #define FRESH ".fresh-"
 
+#define MOLDS_MAX 64
+#define MOLD_KEEP_MS 30000
+
+// From a slot whose mold may come back.
+struct back {
+	struct back *next;
+	struct chan chan;
+	struct mold *mold;
+};
+
 struct removal {
 	struct watch w;
 	struct state *owner;
@@ -46,12 +56,17 @@ static struct state {
 	struct loop loop;
 	struct chan chan;
 	struct nursery n;
+	struct back *backs;
+	struct mold *molds; // newest first
+	int n_molds;
+	struct timer old;
 } self;
 
 static int make_template(struct err *e)
 {
 	struct plan p = {0};
 	rootfs_scan(&self.n.rootfs, TEMPLATE_DIR);
+	trust_scan(&self.n.trust);
 	userns_inside_ids(&self.n.ids, PROFILE_USER, &self.n.rootfs.uid, &self.n.rootfs.gid);
 	if (unshare(CLONE_NEWNS))
 		return err_sys(e, "new mount namespace");
@@ -64,8 +79,9 @@ static int make_template(struct err *e)
 	if (root < 0)
 		return -1;
 	umask(022);
-	struct mount_env env = {root, -1, -1};
+	struct mount_env env = {root, -1, -1, false};
 	rootfs_template(&self.n.rootfs, &p);
+	trust_template(&p);
 	int rc = plan_apply(&p, &env, e);
 	plan_done(&p);
 	umask(077);
@@ -135,13 +151,154 @@ static void answer_err(uint32_t id, const struct err *e)
 	control_send_err(&self.chan, id, e);
 }
 
+// --- molds ---
+
+static void free_back(void *obj)
+{
+	struct back *b = obj;
+	chan_close(&b->chan);
+	if (b->mold)
+		mold_drop(b->mold, true);
+	free(b);
+}
+
+static void on_back_close(struct chan *c)
+{
+	struct back *b = container_of(c, struct back, chan);
+	for (struct back **p = &self.backs; *p; p = &(*p)->next)
+		if (*p == b) {
+			*p = b->next;
+			break;
+		}
+	loop_bury(&self.loop, b, free_back);
+}
+
+static void on_back_frame(struct chan *c, struct frame *f)
+{
+	struct back *b = container_of(c, struct back, chan);
+	struct err e;
+	int rc = b->mold && b->mold->seat.lock < 0 ? mold_read(f, b->mold, &e) : -1;
+	if (rc > 0 && self.n_molds < MOLDS_MAX) {
+		b->mold->next = self.molds;
+		self.molds = b->mold;
+		self.n_molds++;
+		b->mold = NULL;
+		if (!self.old.at_ms)
+			timer_set(&self.loop, &self.old, MOLD_KEEP_MS);
+		chan_send(&self.chan, M_BACK, 0, 0, NULL, 0);
+	}
+	if (rc)
+		shutdown(c->fd, SHUT_RDWR);
+}
+
+static int expect_back(int fd, struct err *e)
+{
+	struct back *b = xcalloc(1, sizeof *b);
+	b->mold = xcalloc(1, sizeof *b->mold);
+	*b->mold = MOLD_NONE;
+	chan_init(&b->chan, fd);
+	b->chan.on_frame = on_back_frame;
+	b->chan.on_close = on_back_close;
+	b->next = self.backs;
+	self.backs = b;
+	return chan_attach(&b->chan, &self.loop, e);
+}
+
+static void on_old(struct timer *t)
+{
+	uint64_t now = clock_ms();
+	for (struct mold **p = &self.molds; *p;) {
+		struct mold *m = *p;
+		if (now - m->since_ms < MOLD_KEEP_MS) {
+			p = &m->next;
+			continue;
+		}
+		*p = m->next;
+		self.n_molds--;
+		mold_drop(m, true);
+	}
+	if (self.molds)
+		timer_set(&self.loop, t, MOLD_KEEP_MS / 3);
+}
+
+static struct mold *take_mold(const struct place *place)
+{
+	for (struct mold **p = &self.molds; place->n && *p; p = &(*p)->next) {
+		struct mold *m = *p;
+		if (!mold_fits(m, place->p, place->n))
+			continue;
+		*p = m->next;
+		self.n_molds--;
+		return m;
+	}
+	return NULL;
+}
+
+static void in_slot_process(void)
+{
+	for (struct back *b = self.backs; b; b = b->next)
+		close_fd(&b->chan.fd);
+	for (struct mold *m = self.molds; m; m = m->next)
+		mold_close_fds(m);
+	loop_done(&self.loop); // the channel's buffer stays: the place lies in it
+	close_fd(&self.chan.fd);
+}
+
+static bool has_mold(const struct place *place)
+{
+	struct mold *m = self.molds;
+	while (m && !mold_fits(m, place->p, place->n))
+		m = m->next;
+	return m;
+}
+
+static int start_slot(struct frame *f, enum profile profile, const char *layer, const struct place *place, struct err *e)
+{
+	int sv[2], back[2];
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv))
+		return err_sys(e, "socketpair");
+	auto_fd int ours = sv[0], theirs = sv[1];
+	if (place && !place->n)
+		place = NULL;
+	if (place && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, back))
+		return err_sys(e, "socketpair");
+	auto_fd int back_ours = place ? back[0] : -1, back_theirs = place ? back[1] : -1;
+	struct mold *m = place ? take_mold(place) : NULL;
+	pid_t pid = fork();
+	if (!pid) {
+		close(ours);
+		close_fd(&back_ours);
+		in_slot_process();
+		slot_main(&self.n, &(struct slot){theirs, back_theirs, profile, m ? m->layer : layer, place, m});
+	}
+	if (pid < 0) {
+		err_sys(e, "new process");
+		if (m)
+			mold_drop(m, true);
+		return -1;
+	}
+	if (m) {
+		mold_close_fds(m);
+		free(m->layer);
+		free(m->place);
+		free(m);
+	}
+	if (place && expect_back(take_fd(&back_ours), e))
+		return -1;
+	auto_buf struct buf b = BUF_INIT(FRAME_MAX);
+	wire_u8(&b, profile);
+	if (place)
+		buf_add(&b, place->p, place->n);
+	chan_send_fd(&self.chan, M_SLOT, f->id, b.p, b.n, ours);
+	return 0;
+}
+
 static void do_want(struct frame *f)
 {
 	struct wire w = {.p = f->p, .n = f->n};
 	uint8_t profile = wire_get_u8(&w), warm = wire_get_u8(&w);
 	struct place place = {.p = w.p, .n = w.n};
 	struct err e;
-	int sv[2];
 	char id[ID_SIZE];
 	id_make('l', id);
 	auto_free char *layer = warm && profile == PROFILE_USER ? xasprintf("%s/layers/" FRESH "%s", self.n.skep_home, id) : NULL;
@@ -150,34 +307,13 @@ static void do_want(struct frame *f)
 		answer_err(f->id, &e);
 		return;
 	}
-	if (profile == PROFILE_ROOT && ownership_ready(&self.n, &e)) {
-		answer_err(f->id, &e);
+	if (warm == 2 && !has_mold(&place)) {
+		cell_spec_done(&place.spec);
 		return;
 	}
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv)) {
-		err_sys(&e, "socketpair");
+	if ((profile == PROFILE_ROOT && ownership_ready(&self.n, &e)) || start_slot(f, profile, layer, layer ? &place : NULL, &e))
 		answer_err(f->id, &e);
-		return;
-	}
-	pid_t pid = fork();
-	if (!pid) {
-		close(sv[0]);
-		loop_done(&self.loop); // the channel's buffer stays: the place lies in it
-		close_fd(&self.chan.fd);
-		slot_main(&self.n, sv[1], profile, layer, layer && place.n ? &place : NULL);
-	}
-	if (pid < 0) {
-		err_sys(&e, "new process");
-		answer_err(f->id, &e);
-	} else {
-		auto_buf struct buf b = BUF_INIT(FRAME_MAX);
-		wire_u8(&b, profile);
-		buf_add(&b, place.p, place.n);
-		chan_send_fd(&self.chan, M_SLOT, f->id, b.p, b.n, sv[0]);
-	}
 	cell_spec_done(&place.spec);
-	close(sv[0]);
-	close(sv[1]);
 }
 
 // --- removing directories: in a child, with the rights of the base namespace ---
@@ -245,6 +381,11 @@ static void on_frame(struct chan *c, struct frame *f)
 static void on_close(struct chan *c)
 {
 	(void)c;
+	while (self.molds) {
+		struct mold *m = self.molds;
+		self.molds = m->next;
+		mold_drop(m, false);
+	}
 	seat_sweep(&self.n);
 	_exit(0); // skepd is gone; the next one starts its own nursery
 }
@@ -263,6 +404,8 @@ int nursery_main(int channel)
 		return 1;
 	}
 	signal(SIGCHLD, SIG_IGN); // slots and removals report on their channels
+	prctl(PR_SET_CHILD_SUBREAPER, 1); // molds outlive the supervisor that made them
+	self.old.fn = on_old;
 	self.chan.on_frame = on_frame;
 	self.chan.on_close = on_close;
 	if (loop_init(&self.loop, &e) || chan_attach(&self.chan, &self.loop, &e) || loop_run(&self.loop, &e)) {
@@ -284,7 +427,8 @@ int nursery_print_plan(void)
 	};
 	rootfs_scan(&h, TEMPLATE_DIR);
 	rootfs_template(&h, &template);
-	rootfs_skeleton(&h, PROFILE_USER, false, &skeleton);
+	rootfs_system(&h, PROFILE_USER, false, &skeleton);
+	rootfs_kernel(false, &skeleton);
 	rootfs_cell(&h, &s, SLOT_EMPTY, &cell);
 	buf_str(&out, "# template, once per daemon, in a mount namespace of its own\n");
 	plan_print(&template, &out);

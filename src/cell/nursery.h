@@ -5,11 +5,13 @@
 #pragma once
 #include "isolate/cgroup.h"
 #include "isolate/rootfs.h"
+#include "isolate/trust.h"
 #include "isolate/userns.h"
 
 struct nursery {
 	struct userns_host ids;
 	struct rootfs_host rootfs;
+	struct trust_host trust;
 	struct cgroup_host cgroups;
 	char *skep_home;
 	int run_dir, cells_dir;

@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cell/cell_int.h"
-#include "isolate/seccomp.h"
+#include "cell/denied.h"
 #include <string.h>
 
 // A journal that can not be written must not stop the agent's work half way: it is said on the operator's log, and the
@@ -41,6 +41,7 @@ void record_cell_gone(struct cell *c)
 {
 	auto_buf struct buf b = BUF_INIT(8192);
 	struct jsonw w = members(&b);
+	denied_flush(c);
 	jw_kstr(&w, "reason", c->gone_reason);
 	if (c->walk_done)
 		jw_ku64(&w, "pending", c->pending);
@@ -157,6 +158,40 @@ static void record_one(struct cell *c, int listener, const struct seccomp_event 
 	record(c, "proc.exec", "workload", &b, false);
 }
 
+// A program that does nothing but ask (refused calls, or execve of what is not there) must not have our time: it is none
+// of what its cell was given. Past REPORTS in one window every call of the cell that waits for us waits for the next.
+#define WINDOW_MS 10
+#define REPORTS 200u // some 20,000 a second: a fifth of one core; no build comes near
+
+static struct {
+	struct cell *cell; // one process, one cell
+	uint64_t window_ms;
+	uint32_t reports;
+	struct timer over;
+} pace;
+
+static void on_window_over(struct timer *t)
+{
+	(void)t;
+	if (pace.cell->notify.fd >= 0)
+		loop_mod(&pace.cell->loop, &pace.cell->notify, LOOP_IN);
+}
+
+static void keep_pace(struct cell *c)
+{
+	uint64_t now = clock_ms();
+	if (now - pace.window_ms >= WINDOW_MS) {
+		pace.window_ms = now;
+		pace.reports = 0;
+	}
+	if (++pace.reports < REPORTS)
+		return;
+	pace.cell = c;
+	pace.over.fn = on_window_over;
+	loop_mod(&c->loop, &c->notify, 0);
+	timer_set(&c->loop, &pace.over, pace.window_ms + WINDOW_MS - now);
+}
+
 void record_proc(struct watch *wt, uint32_t events)
 {
 	struct cell *c = container_of(wt, struct cell, notify);
@@ -169,8 +204,13 @@ void record_proc(struct watch *wt, uint32_t events)
 	int rc = seccomp_recv(wt->fd, &ev, &e);
 	if (rc)
 		return;
+	keep_pace(c);
+	if (ev.error) {
+		denied_call(c, wt->fd, &ev);
+		return;
+	}
 	if (may_record(c))
 		record_one(c, wt->fd, &ev);
-	if (seccomp_continue(wt->fd, ev.id, &e))
+	if (seccomp_answer(wt->fd, &ev, &e))
 		log_line(LOG_WARN, "sandbox=%s %s", c->spec.sandbox, e.msg);
 }

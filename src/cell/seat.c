@@ -34,7 +34,7 @@ int seat_take(const struct nursery *n, struct seat *out, struct err *e)
 	return err_set(e, ERR_LIMIT, "every one of %u seats is taken", USERNS_RANGES);
 }
 
-int seat_group(const struct nursery *n, const struct seat *s, struct cgroup *out, struct err *e)
+int seat_group(const struct nursery *n, const struct seat *s, bool keep, struct cgroup *out, struct err *e)
 {
 	char name[16];
 	struct cgroup_usage u;
@@ -42,9 +42,9 @@ int seat_group(const struct nursery *n, const struct seat *s, struct cgroup *out
 		return err_set(e, ERR_BUG, "seat name");
 	if (cgroup_open(&n->cgroups, name, out, e))
 		return -1;
-	if (cgroup_usage(out, &u, e) || (u.pids && cgroup_kill(out, e))) // left by a supervisor that was killed
-		return -1;
-	return 0;
+	if (keep)
+		return 0;
+	return cgroup_usage(out, &u, e) || (u.pids && cgroup_kill(out, e)) ? -1 : 0; // left by a supervisor that was killed
 }
 
 static bool is_taken(const char *name, void *arg)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From fork to spec. The nursery forks a supervisor; the supervisor clones the first process of the cell with every
-// namespace new, writes its id maps, puts it in its cgroup (after idle time the kernel takes 5-15 ms for that, which is
+// From fork to spec. The nursery forks a supervisor; the supervisor clones the first process of the cell (or, for a
+// place, a mold and then that) with every namespace new, writes its id maps, puts it in its cgroup (after idle time the kernel takes 5-15 ms for that, which is
 // why it happens here and not when somebody waits) and lets it prepare what needs no spec.
 #include "base/fault.h"
 #include "base/fs.h"
@@ -26,12 +26,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define TREES_MAX (ROOTFS_MOUNTS_MAX + 32)
 #define NEW_NAMESPACES (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS)
 
 // --- inside ---
 
-static _Noreturn void give_up(struct chan *ch, const struct err *e)
+_Noreturn void slot_give_up(struct chan *ch, const struct err *e)
 {
 	auto_buf struct buf b = BUF_INIT(4096);
 	wire_u32(&b, e->kind);
@@ -42,7 +41,7 @@ static _Noreturn void give_up(struct chan *ch, const struct err *e)
 }
 
 // Sources that only the supervisor may open (as root) come as descriptors, in the order of rootfs_sources.
-static int recv_trees(struct chan *ch, int *trees, int max, struct err *e)
+int slot_recv_trees(struct chan *ch, int *trees, int max, struct err *e)
 {
 	int n = 0;
 	struct frame f;
@@ -60,7 +59,7 @@ static int recv_trees(struct chan *ch, int *trees, int max, struct err *e)
 static int build_and_lock(struct contain *c, struct chan *ch, const struct cell_spec *s, bool supervised,
 			  struct isolation *iso, int *listener, struct err *e)
 {
-	int trees[TREES_MAX], n = recv_trees(ch, trees, TREES_MAX, e);
+	int trees[TREES_MAX], n = slot_recv_trees(ch, trees, TREES_MAX, e);
 	if (n < 0)
 		return -1;
 	if (fault(FAULT_CELL_MOUNTS, e) || contain_build(c, s, trees, n, e))
@@ -72,42 +71,79 @@ static int build_and_lock(struct contain *c, struct chan *ch, const struct cell_
 	return 0;
 }
 
-static _Noreturn void inside(const struct cell *cell, int fd)
+struct contain slot_contain(const struct cell *cell)
 {
 	const struct nursery *n = cell->nursery;
-	enum profile profile = cell->profile;
 	struct contain c = {
-		.host = &n->rootfs, .ids = &n->ids, .profile = profile, .warm = cell->fresh_layer, .root = -1,
-		.layer = -1, .base = -1, .place = cell->place ? &cell->place->spec : NULL,
+		.host = &n->rootfs, .ids = &n->ids, .profile = cell->profile, .warm = cell->fresh_layer, .root = -1,
+		.trust = &n->trust, .net = NET_SOCKETS_NONE, .layer = -1, .base = -1, .null_file = -1, .empty_dir = -1, .place = cell->place ? &cell->place->spec : NULL,
 	};
-	int trees[TREES_MAX], n_trees;
-	struct chan ch;
+	userns_inside_ids(&n->ids, cell->profile, &c.uid, &c.gid);
+	return c;
+}
+
+// In the order of struct net_sockets.
+static int *socket_at(struct net_sockets *s, unsigned i)
+{
+	int *const list[] = {&s->tcp, &s->dns_udp, &s->dns_tcp, &s->nflog, &s->route};
+	return i < countof(list) ? list[i] : NULL;
+}
+
+void slot_send_sockets(struct chan *ch, const struct net_sockets *s)
+{
+	struct net_sockets copy = *s;
+	for (uint8_t i = 0; socket_at(&copy, i); i++)
+		if (*socket_at(&copy, i) >= 0)
+			chan_send_fd_on(ch, M_SOCKET, i, *socket_at(&copy, i));
+}
+
+void slot_take_socket(struct net_sockets *s, struct frame *f)
+{
+	int *at = socket_at(s, f->stream);
+	if (!at || f->fd < 0)
+		return;
+	close_fd(at);
+	*at = take_fd(&f->fd);
+}
+
+_Noreturn void slot_serve(struct contain *c, struct chan *ch)
+{
 	struct frame f;
 	struct err e;
 	struct cell_spec s;
 	struct isolation iso = {0};
 	int listener;
-	chan_init(&ch, fd);
-	userns_inside_ids(&n->ids, profile, &c.uid, &c.gid);
-	n_trees = recv_trees(&ch, trees, TREES_MAX, &e); // after them maps and cgroup are in place
-	if (n_trees < 0)
-		_exit(1);
-	if (fault(FAULT_CELL_PREPARE, &e) || contain_prepare(&c, trees, n_trees, &e)) {
-		err_wrap(&e, "prepare a cell");
-		give_up(&ch, &e);
-	}
-	while (n_trees)
-		close(trees[--n_trees]);
-	chan_send(&ch, M_OK, 0, 0, NULL, 0);
-	if (chan_recv(&ch, &f, &e) || f.type != M_BUILD)
+	chan_send(ch, M_OK, 0, 0, NULL, 0);
+	if (chan_recv(ch, &f, &e) || f.type != M_BUILD)
 		_exit(1);
 	bool supervised = f.stream;
-	if (cell_spec_read(f.p, f.n, &s, &e) || build_and_lock(&c, &ch, &s, supervised, &iso, &listener, &e))
-		give_up(&ch, &e);
+	if (cell_spec_read(f.p, f.n, &s, &e) || build_and_lock(c, ch, &s, supervised, &iso, &listener, &e))
+		slot_give_up(ch, &e);
 	auto_buf struct buf ready = BUF_INIT(4096);
 	isolation_write(&ready, &iso);
-	struct init_opts opts = {&ch, c.layer, c.base, c.uid, c.gid, profile, s.ws_path};
+	struct init_opts opts = {ch, c->layer, c->base, c->uid, c->gid, c->profile, s.ws_path};
 	init_run(&opts, &ready, listener);
+}
+
+static void inside(const struct cell *cell, int fd)
+{
+	struct contain c = slot_contain(cell);
+	int trees[TREES_MAX], n;
+	struct chan ch;
+	struct err e;
+	chan_init(&ch, fd);
+	n = slot_recv_trees(&ch, trees, TREES_MAX, &e); // after them maps and cgroup are in place
+	if (n < 0)
+		_exit(1);
+	if (fault(FAULT_CELL_PREPARE, &e) || contain_prepare(&c, trees, n, &e)) {
+		err_wrap(&e, "prepare a cell");
+		slot_give_up(&ch, &e);
+	}
+	while (n)
+		close(trees[--n]);
+	slot_send_sockets(&ch, &c.net);
+	net_sockets_close(&c.net);
+	slot_serve(&c, &ch);
 }
 
 // --- outside ---
@@ -171,12 +207,12 @@ static int make_layer(struct cell *c, struct err *e)
 }
 
 // As root: the maps that mounts will need.
-static int open_maps(struct cell *c, struct err *e)
+static int open_maps(struct cell *c, pid_t pid, struct err *e)
 {
 	char path[64];
 	uint32_t uid, gid;
 	userns_inside_ids(&c->nursery->ids, c->profile, &uid, &gid);
-	if (fmt_to(path, sizeof path, "/proc/%d/ns/user", (int)c->init_pid))
+	if (fmt_to(path, sizeof path, "/proc/%d/ns/user", (int)pid))
 		return err_set(e, ERR_BUG, "path");
 	c->plain_ns = fs_open(AT_FDCWD, path, O_RDONLY, 0, e);
 	c->owner_ns = c->plain_ns < 0 ? -1 : userns_for_mount(c->first_id, 0, 0, uid, e);
@@ -185,15 +221,17 @@ static int open_maps(struct cell *c, struct err *e)
 
 // Opened out here and handed in as detached mounts: as root they lie where the cell's ids may not go, and their
 // owners have to be mapped.
-int slot_send_sources(struct cell *c, const struct cell_spec *s, enum slot_has has, struct err *e)
+int slot_send_sources(struct cell *c, struct chan *to, const struct cell_spec *s, enum slot_has has, struct err *e)
 {
 	struct sources src;
 	struct stat st = {0};
 	uint32_t uid, gid;
 	if (s->base && has < SLOT_PLACE && stat(s->base, &st))
 		return err_sys(e, "%s", s->base);
-	c->base_dev = st.st_dev;
-	c->base_ino = st.st_ino;
+	if (has < SLOT_PLACE) {
+		c->base_dev = st.st_dev;
+		c->base_ino = st.st_ino;
+	}
 	userns_inside_ids(&c->nursery->ids, c->profile, &uid, &gid);
 	auto_fd int own = -1; // the slot came with the map for directories of root
 	if (c->nursery->ids.root && s->base && (st.st_uid || st.st_gid)) {
@@ -205,51 +243,64 @@ int slot_send_sources(struct cell *c, const struct cell_spec *s, enum slot_has h
 	int rc = 0;
 	for (int i = 0; i < src.n && !rc; i++) {
 		auto_fd int tree = contain_open_source(&src.list[i], c->plain_ns, own >= 0 ? own : c->owner_ns, e);
-		rc = tree < 0 || !chan_send_fd(&c->init, M_MOUNT, 0, NULL, 0, tree) ? -1 : 0;
+		rc = tree < 0 || !chan_send_fd(to, M_MOUNT, 0, NULL, 0, tree) ? -1 : 0;
 	}
 	sources_done(&src);
 	return rc;
 }
 
-static int send_layer(struct cell *c, struct err *e)
+static int send_layer(struct cell *c, pid_t pid, struct chan *to, struct err *e)
 {
-	if (c->nursery->ids.root && open_maps(c, e))
+	if (c->nursery->ids.root && open_maps(c, pid, e))
 		return -1;
 	if (!c->fresh_layer)
 		return 0;
 	struct source layer = {.name = "l", .path = (char *)c->fresh_layer};
 	auto_fd int tree = contain_open_source(&layer, c->plain_ns, -1, e);
-	if (tree < 0 || !chan_send_fd(&c->init, M_MOUNT, 0, NULL, 0, tree))
+	if (tree < 0 || !chan_send_fd(to, M_MOUNT, 0, NULL, 0, tree))
 		return -1;
 	c->has = c->place ? SLOT_PLACE : SLOT_LAYER;
-	return c->place ? slot_send_sources(c, &c->place->spec, SLOT_LAYER, e) : 0;
+	return c->place ? slot_send_sources(c, to, &c->place->spec, SLOT_LAYER, e) : 0;
 }
-static int start_inside(struct cell *c, struct err *e)
+
+int slot_clone(struct cell *c, int namespaces, void (*entry)(const struct cell *c, int fd), struct chan *out, pid_t *out_pid,
+	       struct err *e)
 {
 	int sv[2];
 	if (fault(FAULT_SLOT_CLONE, e))
 		return -1;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv))
 		return err_sys(e, "socketpair");
-	c->init_pid = (pid_t)syscall(SYS_clone, NEW_NAMESPACES | SIGCHLD, 0, 0, 0, 0);
-	if (c->init_pid < 0)
+	pid_t pid = (pid_t)syscall(SYS_clone, namespaces | SIGCHLD, 0, 0, 0, 0);
+	if (pid < 0)
 		return err_sys(e, "new namespaces (see: skep doctor)");
-	if (!c->init_pid) {
+	if (!pid) {
 		// Of all the descriptors of the nursery and the supervisor only the channel is kept.
 		int fd = sv[1] == 3 ? 3 : dup3(sv[1], 3, O_CLOEXEC);
 		syscall(SYS_close_range, 4, ~0U, 0);
-		inside(c, fd);
+		entry(c, fd);
+		_exit(1);
 	}
+	*out_pid = pid;
 	close(sv[1]);
-	chan_init(&c->init, sv[0]);
-	if (fault(FAULT_SLOT_MAP, e) || userns_map(c->init_pid, &c->nursery->ids, c->profile, c->first_id, e))
+	chan_init(out, sv[0]);
+	if (fault(FAULT_SLOT_MAP, e) || userns_map(pid, &c->nursery->ids, c->profile, c->first_id, e))
 		return -1;
-	if (c->has_cgroup && (fault(FAULT_SLOT_CGROUP, e) || cgroup_attach(&c->cgroup, c->init_pid, e)))
+	if (c->has_cgroup && (fault(FAULT_SLOT_CGROUP, e) || cgroup_attach(&c->cgroup, pid, e)))
 		return -1;
-	if (send_layer(c, e))
+	if (send_layer(c, pid, out, e))
 		return -1;
 	prctl(PR_SET_DUMPABLE, 0); // not before: /proc/PID/uid_map of a process that is not dumpable is root's
-	chan_send(&c->init, M_OK, 0, 0, NULL, 0);
+	chan_send(out, M_OK, 0, 0, NULL, 0);
+	return 0;
+}
+
+static int start_inside(struct cell *c, struct err *e)
+{
+	if (c->place && rootfs_can_mold(&c->place->spec))
+		return (c->mold.chan.fd < 0 && mold_make(c, e)) || mold_cell(c, e) ? -1 : 0;
+	if (slot_clone(c, NEW_NAMESPACES, inside, &c->init, &c->init_pid, e))
+		return -1;
 	c->init_pidfd = loop_pidfd(c->init_pid, e);
 	return c->init_pidfd < 0 ? -1 : 0;
 }
@@ -258,11 +309,12 @@ static int open_cgroup(struct cell *c, struct err *e)
 {
 	if (c->nursery->cgroups.mode == CGROUP_NONE)
 		return 0;
-	if (seat_group(c->nursery, &c->seat, &c->cgroup, e))
+	bool again = c->mold.chan.fd >= 0; // then the mold is in it, and its limits are the default ones
+	if (seat_group(c->nursery, &c->seat, again, &c->cgroup, e))
 		return -1;
 	c->has_cgroup = true;
 	struct cgroup_usage before; // what earlier cells of the seat met is not ours
-	if (cgroup_usage(&c->cgroup, &before, e) || cgroup_set_limits(&c->cgroup, &LIMITS_DEFAULT, e))
+	if (cgroup_usage(&c->cgroup, &before, e) || (!again && cgroup_set_limits(&c->cgroup, &LIMITS_DEFAULT, e)))
 		return -1;
 	c->oom_seen = before.oom_kills;
 	c->pids_seen = before.pids_hits;
@@ -274,14 +326,14 @@ static int set_up(struct cell *c, int control, struct err *e)
 	if (loop_init(&c->loop, e))
 		return -1;
 	c->start_time = proc_start_time(getpid());
-	if (seat_take(c->nursery, &c->seat, e))
+	if (c->seat.lock < 0 && seat_take(c->nursery, &c->seat, e))
 		return -1;
 	c->first_id = userns_range(c->seat.n);
 	c->control = client_new(c, control, e);
 	if (!c->control)
 		return -1;
 	c->control->control = c->control->greeted = true;
-	if (c->fresh_layer && make_layer(c, e))
+	if (c->fresh_layer && c->mold.chan.fd < 0 && make_layer(c, e))
 		return -1;
 	if (control_bind(c, e) || open_cgroup(c, e) || start_inside(c, e))
 		return -1;
@@ -291,22 +343,39 @@ static int set_up(struct cell *c, int control, struct err *e)
 	return chan_attach(&c->init, &c->loop, e) || loop_add(&c->loop, &c->init_end, c->init_pidfd, LOOP_IN, e) ? -1 : 0;
 }
 
-_Noreturn void slot_main(const struct nursery *n, int control, enum profile profile, const char *layer,
-			 const struct place *place)
+// What the cell before us left.
+static void take_mold(struct cell *c, const struct mold *m)
+{
+	c->mold = *m;
+	chan_init(&c->mold.chan, m->chan.fd);
+	c->seat = m->seat;
+	c->fresh_layer = m->layer;
+	c->fresh_lock = m->lock;
+	c->base_dev = m->base_dev;
+	c->base_ino = m->base_ino;
+	c->has = SLOT_PLACE;
+}
+
+_Noreturn void slot_main(const struct nursery *n, const struct slot *s)
 {
 	static struct cell c; // one process, one cell
 	struct err e;
-	c = (struct cell){.nursery = n, .profile = profile, .seat.lock = -1, .fresh_lock = -1, .sandbox_dir = -1, .out_dir = -1,
-			  .listen.fd = -1, .plain_ns = -1, .owner_ns = -1, .fresh_layer = layer, .place = place, .notify.fd = -1, .oom.fd = -1, .walk.fd = -1, .init_pidfd = -1};
+	c = (struct cell){.nursery = n, .profile = s->profile, .seat.lock = -1, .fresh_lock = -1, .sandbox_dir = -1, .out_dir = -1,
+			  .listen.fd = -1, .plain_ns = -1, .owner_ns = -1, .fresh_layer = s->layer, .place = s->place, .notify.fd = -1,
+			  .oom.fd = -1, .walk.fd = -1, .init_pidfd = -1, .init.fd = -1, .back = s->back, .mold = MOLD_NONE,
+			  .net = NET_SOCKETS_NONE, .secrets = -1};
+	if (s->mold)
+		take_mold(&c, s->mold);
 	setsid();
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGCHLD, SIG_DFL);
 	prctl(PR_SET_NAME, "skep-cell");
-	if (set_up(&c, control, &e)) {
+	prctl(PR_SET_CHILD_SUBREAPER, 1); // a cell that goes on without its mold becomes our own child
+	if (set_up(&c, s->control, &e)) {
 		if (c.control)
 			control_send_err(&c.control->chan, 0, &e);
-		if (c.init_pid > 0)
-			kill(c.init_pid, SIGKILL);
+		cell_kill_init(&c);
+		mold_leave(&c);
 		control_unlisten(&c);
 		if (c.has_cgroup && cgroup_close_remove(&c.cgroup, &e))
 			_exit(2);

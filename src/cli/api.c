@@ -46,7 +46,9 @@ static int refused(const struct http_reply *r, struct err *e)
 	const json_t *o = j ? json_object_get(j, "error") : NULL;
 	if (!o)
 		return err_set(e, ERR_SYSTEM, "skepd answered with status %d", r->head.status);
-	return err_set(e, err_kind_parse(json_str(o, "kind")), "%s", json_str(o, "message"));
+	err_set(e, err_kind_parse(json_str(o, "kind")), "%s", json_str(o, "message"));
+	e->sys = !strcmp(json_str(o, "needs"), "registries") ? API_NEEDS_REGISTRIES : 0;
+	return -1;
 }
 
 // skepd may have been restarted, or have closed a connection that idled: a read is simply asked again.

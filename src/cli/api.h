@@ -7,6 +7,7 @@
 struct api {
 	struct http_client http;
 };
+#define API_NEEDS_REGISTRIES 61 // in err.sys of a CONFLICT: ask again, with the list of package registries
 #define auto_api __attribute__((cleanup(api_close)))
 #define API_CLOSED ((struct api){.http.fd = -1})
 

@@ -6,6 +6,7 @@
 
 #include "base/fs.h"
 #include "base/home.h"
+#include "base/jsonw.h"
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/str.h"
@@ -298,14 +299,28 @@ static int report(struct table *t, const int counts[VERDICTS])
 
 static int report_json(struct table *t, const int counts[VERDICTS])
 {
-	auto_json json_t *list = json_array();
-	for (size_t i = 5; i + 4 < t->n_cells; i += 5) // behind the heads
-		json_array_append_new(list, json_pack("{ss ss ss ss ss}", "test", t->cells[i], "title", t->cells[i + 1],
-						      "first", t->cells[i + 2], "exec", t->cells[i + 3], "result",
-						      t->cells[i + 4]));
-	auto_json json_t *o = json_pack("{sO si si si si}", "tests", list, "contained", counts[CONTAINED], "skipped",
-					counts[SKIPPED], "escaped", counts[ESCAPED], "no_verdict", counts[NO_VERDICT]);
-	return out_json(o) || counts[ESCAPED] || counts[NO_VERDICT] || !counts[CONTAINED];
+	static const char *const columns[] = {"test", "title", "first", "exec", "result"};
+	static const char *const names[] = {
+		[CONTAINED] = "contained", [SKIPPED] = "skipped", [ESCAPED] = "escaped", [NO_VERDICT] = "no_verdict"};
+	auto_buf struct buf b = BUF_INIT(16u << 20);
+	struct jsonw w = {.b = &b};
+	size_t n = countof(columns);
+	struct err e;
+	jw_open(&w, '{');
+	jw_key(&w, "tests");
+	jw_open(&w, '[');
+	for (size_t i = n; i + n <= t->n_cells; i += n) { // behind the heads
+		jw_open(&w, '{');
+		for (size_t k = 0; k < n; k++)
+			jw_kstr(&w, columns[k], t->cells[i + k]);
+		jw_close(&w, '}');
+	}
+	jw_close(&w, ']');
+	for (int i = 0; i < VERDICTS; i++)
+		jw_ki64(&w, names[i], counts[i]);
+	jw_close(&w, '}');
+	auto_json json_t *o = json_read(buf_cstr(&b), b.n, &e);
+	return !o || out_json(o) || counts[ESCAPED] || counts[NO_VERDICT] || !counts[CONTAINED];
 }
 
 int attack_run(const struct call *c, bool json)

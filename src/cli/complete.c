@@ -21,6 +21,12 @@ static const char *lister(enum opt_hint hint)
 		return "SKEP_NO_START=1 skep image ls -q 2>/dev/null";
 	case HINT_SHELL:
 		return "echo bash zsh fish";
+	case HINT_SECRET:
+		return "SKEP_NO_START=1 skep secret ls -q 2>/dev/null";
+	case HINT_PRESET:
+		return "echo none registries git llm open";
+	case HINT_PLACE:
+		return "echo bearer basic header: query: git file";
 	case HINT_NONE:
 	case HINT_FILE:
 	case HINT_DIR:
@@ -236,8 +242,8 @@ static void fish_values(struct buf *b, enum opt_hint hint, const char *choices)
 		for (const char *p = choices; *p; p++)
 			buf_byte(b, *p == '|' ? ' ' : *p);
 		buf_byte(b, '\'');
-	} else if (hint == HINT_SHELL) {
-		buf_str(b, " -x -a 'bash zsh fish'");
+	} else if (lister(hint) && str_has_prefix(lister(hint), "echo ")) {
+		buf_fmt(b, " -x -a '%s'", lister(hint) + strlen("echo "));
 	} else if (lister(hint)) {
 		buf_fmt(b, " -x -a '(%s)'", lister(hint));
 	} else if (hint == HINT_DIR) {

@@ -68,11 +68,14 @@ static void print_in_force(const json_t *o, struct buf *b)
 	buf_str(b, "\nin force in a cell:\n");
 	json_object_foreach((json_t *)o, key, v)
 	{
-		auto_free char *text = json_is_string(v) ? xstrdup(json_string_value(v))
-							 : json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
+		auto_buf struct buf text = BUF_INIT(1u << 20);
+		if (json_is_string(v))
+			buf_str(&text, json_string_value(v));
+		else
+			json_print(&text, v, 0);
 		auto_free char *label = xasprintf("  %s", key);
 		table_add(&t, label);
-		table_add(&t, text ? text : "");
+		table_add(&t, buf_cstr(&text));
 	}
 	table_print(&t, b);
 }

@@ -17,18 +17,34 @@ struct log_opts {
 
 static const struct opt log_opts[] = {
 	VALUE(OPT_STR, AT(struct log_opts, type), "type", 0, "T",
-	      "only events of type T, or whose type starts with T."),
+	      "only events of type T, or whose type starts with T.; net: requests, refusals, secrets"),
 	FLAG(AT(struct log_opts, follow), "follow", 'f', "go on with what is added"),
 	FLAG(AT(struct log_opts, verify), "verify", 0, "check the chain of hashes instead"),
 	FLAG(AT(struct log_opts, json), "json", 0, "print the lines as they are"),
 	OPTS_END,
 };
 
-// exec matches exec.start and exec.exit; exec.start only itself.
+// What the gate and the cell's network have to tell; the other refusals are of system calls and files.
+static bool is_net(const json_t *ev)
+{
+	static const char *const whats[] = {"net",     "dns",	 "connect", "sni",  "address", "request",
+					    "secret", "policy", "gate",    "tls", "events"};
+	const char *t = json_str(ev, "type"), *what = json_str(ev, "what");
+	if (!strcmp(t, "net.request") || !strcmp(t, "secret.used"))
+		return true;
+	for (size_t i = 0; i < countof(whats) && !strcmp(t, "denied"); i++)
+		if (!strcmp(what, whats[i]))
+			return true;
+	return false;
+}
+
+// exec matches exec.start and exec.exit; exec.start only itself. net stands for all about the network.
 static bool is_type(const json_t *ev, const char *type)
 {
 	const char *t = json_str(ev, "type");
 	size_t n = type ? strlen(type) : 0;
+	if (type && !strcmp(type, "net"))
+		return is_net(ev);
 	return !type || (!strncmp(t, type, n) && (!t[n] || t[n] == '.'));
 }
 
@@ -41,8 +57,9 @@ static void print_member(struct buf *b, const char *key, const json_t *v)
 		out_text(b, json_string_value(v));
 		return;
 	}
-	auto_free char *text = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY);
-	out_text(b, text ? text : "");
+	auto_buf struct buf text = BUF_INIT(b->max);
+	json_print(&text, v, 0);
+	out_text(b, buf_cstr(&text));
 }
 
 static void print_event(struct buf *b, const json_t *ev)

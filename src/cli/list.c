@@ -232,6 +232,28 @@ static void show_mounts(struct table *t, const json_t *mounts)
 	}
 }
 
+static void show_net(struct table *t, const json_t *net)
+{
+	static const char *const lists[] = {"rules", "secrets"};
+	const char *preset = json_str(net, "preset"), *label = "net";
+	auto_free char *row = *preset ? xasprintf("preset %s", preset) : NULL;
+	if (row) {
+		show_row(t, label, row);
+		label = "";
+	}
+	for (size_t k = 0; k < countof(lists); k++) {
+		size_t i;
+		json_t *v;
+		json_array_foreach(json_object_get(net, lists[k]), i, v)
+		{
+			const char *text = json_string_value(v) ? json_string_value(v) : "";
+			auto_free char *line = k ? xasprintf("secret %s", text) : xstrdup(text);
+			show_row(t, label, line);
+			label = "";
+		}
+	}
+}
+
 static int show_table(const json_t *s)
 {
 	static const char *const plain[] = {"id",      "name",	"state",   "reason",	     "backend",
@@ -247,6 +269,7 @@ static int show_table(const json_t *s)
 	show_members(&t, "base", json_object_get(s, "base"));
 	show_members(&t, "labels", json_object_get(s, "labels"));
 	show_mounts(&t, json_object_get(s, "mounts"));
+	show_net(&t, json_object_get(s, "net"));
 	show_limits(&t, json_object_get(s, "limits"), json_object_get(s, "isolation"));
 	show_members(&t, "isolation", json_object_get(s, "isolation"));
 	table_print(&t, &b);

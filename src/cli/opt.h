@@ -18,7 +18,8 @@ enum opt_kind {
 #define OPT_UNSET UINT64_MAX
 
 // What a word or an option's value may be, for completion.
-enum opt_hint { HINT_NONE, HINT_FILE, HINT_DIR, HINT_SANDBOX, HINT_EXEC, HINT_IMAGE, HINT_COMMAND, HINT_SHELL, HINTS };
+enum opt_hint { HINT_NONE, HINT_FILE, HINT_DIR, HINT_SANDBOX, HINT_EXEC, HINT_IMAGE, HINT_COMMAND, HINT_SHELL, HINT_SECRET,
+		HINT_PRESET, HINT_PLACE, HINTS };
 
 struct opt {
 	const char *name; // long, without dashes; NULL ends the table

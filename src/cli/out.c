@@ -207,12 +207,31 @@ int out_flush(struct buf *b)
 	return 1;
 }
 
+// Only strings have other characters than ASCII, so the whole text can be gone through at once.
+static void json_ascii(struct buf *b, const struct buf *json)
+{
+	const unsigned char *p = (const unsigned char *)json->p, *end = p + json->n;
+	for (size_t len; p < end; p += len) {
+		len = sequence_len(*p);
+		uint32_t c = decode(p, len);
+		if (c < 0x80)
+			buf_byte(b, (char)c);
+		else if (c < 0x10000)
+			buf_fmt(b, "\\u%04x", c);
+		else
+			buf_fmt(b, "\\u%04x\\u%04x", 0xd7c0 + (c >> 10), 0xdc00 + (c & 0x3ff));
+	}
+}
+
 int out_json(const json_t *j)
 {
-	auto_buf struct buf b = BUF_INIT(64u << 20);
-	auto_free char *text = json_dumps(j, JSON_INDENT(2) | (isatty(STDOUT_FILENO) ? JSON_ENSURE_ASCII : 0));
-	buf_fmt(&b, "%s\n", text ? text : "null");
-	return out_flush(&b);
+	auto_buf struct buf b = BUF_INIT(256u << 20), ascii = BUF_INIT(256u << 20);
+	json_print(&b, j, 2);
+	buf_byte(&b, '\n');
+	if (!isatty(STDOUT_FILENO))
+		return out_flush(&b);
+	json_ascii(&ascii, &b);
+	return out_flush(&ascii);
 }
 
 int out_exit_of(enum err_kind kind)

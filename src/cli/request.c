@@ -4,6 +4,7 @@
 #include "base/jsonw.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "cli/registries.h"
 #include "cli/term.h"
 #include "model/limits.h"
 #include <errno.h>
@@ -53,14 +54,16 @@ int request_check_env(char *const *env, struct err *e)
 	return 0;
 }
 
-// Checked before.
-static void put_env(struct jsonw *w, char *const *env)
+// Checked before. The later of two that say the same counts: `first` are defaults.
+static void put_env(struct jsonw *w, char *const *first, char *const *env)
 {
-	if (!env)
+	if (!env && !(first && *first))
 		return;
 	jw_key(w, "env");
 	jw_open(w, '[');
-	for (; *env; env++) {
+	for (; first && *first; first++)
+		jw_str(w, *first, strlen(*first));
+	for (; env && *env; env++) {
 		const char *v = strchr(*env, '=') ? NULL : getenv(*env);
 		auto_free char *kv = v ? xasprintf("%s=%s", *env, v) : xstrdup(*env);
 		jw_str(w, kv, strlen(kv));
@@ -127,7 +130,7 @@ static int put_exec(struct jsonw *w, const struct exec_request *x, struct err *e
 	jw_open(w, '{');
 	if (put_argv(w, x->argv, e))
 		return -1;
-	put_env(w, x->env);
+	put_env(w, NULL, x->env);
 	jw_kstr(w, "cwd", x->cwd);
 	jw_kstr(w, "user", x->user);
 	if (x->tty)
@@ -246,7 +249,7 @@ int request_check(const struct create_opts *o, struct err *e)
 		return err_set(e, ERR_INVALID, "--empty and --repo exclude each other");
 	if (o->tty && o->no_tty)
 		return err_set(e, ERR_INVALID, "--tty and --no-tty exclude each other");
-	return request_check_env(o->env, e);
+	return net_check(&o->net, e) || request_check_env(o->env, e) ? -1 : 0;
 }
 
 static void put_limits(struct jsonw *w, const struct create_opts *o)
@@ -293,29 +296,41 @@ static void put_flags(struct jsonw *w, const struct create_opts *o, bool run)
 		jw_kbool(w, "keep", true);
 }
 
-int request_create(struct buf *b, const struct create_opts *o, const struct exec_request *exec, struct err *e)
+static int put_create(struct jsonw *w, const struct create_opts *o, const struct exec_request *exec, const struct known *r,
+		      struct err *e)
 {
-	struct jsonw w = {.b = b};
-	jw_open(&w, '{');
-	jw_kstr(&w, "name", o->name);
-	jw_kstr(&w, "image", o->image);
-	jw_kstr(&w, "min_isolation", o->min_isolation);
-	put_flags(&w, o, exec);
-	if (put_place(&w, o, e) || put_mounts(&w, o->mounts, e))
+	jw_open(w, '{');
+	jw_kstr(w, "name", o->name);
+	jw_kstr(w, "image", o->image);
+	jw_kstr(w, "min_isolation", o->min_isolation);
+	put_flags(w, o, exec);
+	if (put_place(w, o, e) || put_mounts(w, o->mounts, e))
 		return -1;
-	put_env(&w, o->env);
-	put_labels(&w, o->labels);
-	put_limits(&w, o);
-	put_number(&w, "timeout_ms", o->timeout);
-	put_number(&w, "ttl_ms", o->ttl);
-	put_number(&w, "idle_ms", o->idle);
-	jw_kstr(&w, "caller_path", getenv("PATH"));
-	put_caller(&w);
+	net_put(w, &o->net, r->list);
+	put_env(w, r->env, o->env);
+	put_labels(w, o->labels);
+	put_limits(w, o);
+	put_number(w, "timeout_ms", o->timeout);
+	put_number(w, "ttl_ms", o->ttl);
+	put_number(w, "idle_ms", o->idle);
+	jw_kstr(w, "caller_path", getenv("PATH"));
+	put_caller(w);
 	if (exec) {
-		jw_key(&w, "exec");
-		if (put_exec(&w, exec, e))
+		jw_key(w, "exec");
+		if (put_exec(w, exec, e))
 			return -1;
 	}
-	jw_close(&w, '}');
-	return b->overflow ? err_set(e, ERR_LIMIT, "the request is too long") : 0;
+	jw_close(w, '}');
+	return w->b->overflow ? err_set(e, ERR_LIMIT, "the request is too long") : 0;
+}
+
+int request_create(struct buf *b, const struct create_opts *o, const struct exec_request *exec, bool registries, struct err *e)
+{
+	struct jsonw w = {.b = b};
+	struct known r = {0};
+	if ((registries || net_names_registries(&o->net)) && known_registries(o->image, &r, e))
+		return -1;
+	int rc = put_create(&w, o, exec, &r, e);
+	known_done(&r);
+	return rc;
 }

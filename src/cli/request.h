@@ -2,13 +2,14 @@
 // The bodies of create and exec requests, from options and from what the caller is (docs/api.md).
 #pragma once
 #include "base/json.h"
-#include "cli/opt.h"
+#include "cli/net.h"
 
 struct create_opts {
 	const char *name, *repo, *image, *workspace_path, *min_isolation;
 	bool empty, root, nested, no_trace;
 	char **env, **mounts, **labels;
 	uint64_t cpus, memory, disk, pids, timeout, ttl, idle;
+	struct net_opts net;
 	bool rm, keep, tty, no_tty; // run
 	bool json;		    // new
 };
@@ -27,6 +28,7 @@ struct create_opts {
 		VALUE(OPT_LIST, CREATE_AT(env), "env", 'e', "K=V", "set a variable; K alone takes it from here"), \
 		HINTED(OPT_LIST, HINT_DIR, CREATE_AT(mounts), "mount", 0, "DIR[:PATH][:ro|:rw]",                  \
 		       "show a directory inside (default read-only)"),                                            \
+		NET_ROWS(CREATE_AT(net)),                                                                         \
 		VALUE(OPT_MILLI, CREATE_AT(cpus), "cpus", 0, "N", "limit of processors, such as 1.5"),            \
 		VALUE(OPT_SIZE, CREATE_AT(memory), "memory", 0, "SIZE", "limit of memory (default 4g)"),          \
 		VALUE(OPT_SIZE, CREATE_AT(disk), "disk", 0, "SIZE", "limit of what it may write (default 10g)"),  \
@@ -53,8 +55,10 @@ struct exec_request {
 int request_check(const struct create_opts *o, struct err *e) MUST_USE;
 int request_check_env(char *const *env, struct err *e) MUST_USE;
 
-// Both append a JSON object. exec may be NULL; with one, the sandbox runs it and ends with it (`run`).
-int request_create(struct buf *b, const struct create_opts *o, const struct exec_request *exec, struct err *e) MUST_USE;
+// Both append a JSON object. exec may be NULL; with one, the sandbox runs it and ends with it (`run`). registries: the list
+// is sent though no option asks for it.
+int request_create(struct buf *b, const struct create_opts *o, const struct exec_request *exec, bool registries,
+		   struct err *e) MUST_USE;
 int request_exec(struct buf *b, const struct exec_request *x, struct err *e) MUST_USE;
 int request_job(struct buf *b, char *const *argv, bool want_stdin, struct err *e) MUST_USE;
 // realpath; a path that does not exist is NOT_FOUND, told as label and path. Owned.

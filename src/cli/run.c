@@ -67,13 +67,22 @@ static void remove_after(const struct call *c, const char *id)
 			out_fail(c, &e);
 }
 
+// A preset that stands in a file may need the registries, too; only skepd knows.
 static json_t *create(const struct create_opts *o, const struct exec_request *x, struct err *e)
 {
-	auto_buf struct buf body = BUF_INIT(HTTP_BODY_MAX);
 	auto_api struct api a = API_CLOSED;
-	if (request_create(&body, o, x, e) || api_open(&a, e))
-		return NULL;
-	return api_json(&a, "POST", "/v1/sandboxes", buf_cstr(&body), e);
+	json_t *box = NULL;
+	for (int registries = 0; registries < 2 && !box; registries++) {
+		auto_buf struct buf body = BUF_INIT(HTTP_BODY_MAX);
+		if (request_create(&body, o, x, registries, e) || (!registries && api_open(&a, e)))
+			return NULL;
+		box = api_json(&a, "POST", "/v1/sandboxes", buf_cstr(&body), e);
+		if (!box && !net_needs_registries(e))
+			return NULL;
+	}
+	if (box)
+		net_notices(box);
+	return box;
 }
 
 static int run_run(const struct call *c)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The user's terminal: raw while a pty of a cell is shown on it, and as it was at every other time.
 #pragma once
-#include "base/err.h"
+#include "base/buf.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -10,3 +10,8 @@ void term_size(uint32_t *out_rows, uint32_t *out_cols); // of the first of them 
 // Raw mode on fd. What was found is put back by term_restore, also when a fault kills us.
 int term_raw(int fd, struct err *e) MUST_USE;
 void term_restore(void); // safe when nothing is raw
+
+// Asks on the terminal, without showing what is typed. One line, without its end; the caller wipes it.
+int term_ask_hidden(const char *prompt, struct buf *out, struct err *e) MUST_USE;
+// True for y or yes. Without a terminal on stdin and stderr: false.
+bool term_ask_yes(const char *prompt);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/engine_int.h"
+#include "engine/net_int.h"
 
 #include "base/clock.h"
 #include "base/fault.h"
@@ -58,9 +58,11 @@ struct box *box_add(struct engine *g, struct sandbox *row)
 	return b;
 }
 
-static void box_free(void *p)
+void box_free(void *p)
 {
 	struct box *b = p; // its engine may be gone already
+	strv_free(b->notices);
+	cell_net_done(&b->net);
 	sandbox_done(&b->row);
 	free(b);
 }
@@ -83,6 +85,7 @@ void box_drop(struct box *b)
 		task_end(t, &e);
 	}
 	record_forget(b);
+	net_done(b, false);
 	loop_bury(b->g->loop, b, box_free);
 }
 
@@ -90,9 +93,10 @@ void box_write(struct box *b)
 {
 	struct err e;
 	if ((b->row_dirty && store_sandbox_set(b->g->store, &b->row, &e)) ||
-	    (b->cell_dirty && store_cell_set(b->g->store, &b->cell_row, &e)))
+	    (b->cell_dirty && store_cell_set(b->g->store, &b->cell_row, &e)) ||
+	    (b->net_dirty && store_net_set(b->g->store, b->row.id, &b->row.net, &e)))
 		log_line(LOG_ERROR, "sandbox=%s %s", b->row.id, e.msg);
-	b->row_dirty = b->cell_dirty = false;
+	b->row_dirty = b->cell_dirty = b->net_dirty = false;
 }
 
 void engine_flush(struct engine *g)
@@ -214,7 +218,7 @@ void task_answer(struct task *t, const struct err *e)
 	struct err injected;
 	if (fault(FAULT_ENGINE_ANSWER, &injected))
 		log_line(LOG_WARN, "%s", injected.msg); // what matters here is dying before the answer
-	struct outcome o = {.sandbox = &t->box->row};
+	struct outcome o = {.sandbox = &t->box->row, .notices = t->box->notices};
 	if (t->has_exec || t->kind == TASK_ATTACH) {
 		o.exec = t->exec.kind == EXEC_JOB ? NULL : &t->row;
 		o.exec_id = t->row.id;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // From rows and requests to what a cell is told.
-#include "engine/engine_int.h"
+#include "engine/net_int.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -66,8 +66,10 @@ void cellspec_make(struct box *b, const struct task *t, bool maintenance, struct
 	memcpy(out->sandbox, s->id, sizeof out->sandbox);
 	memcpy(out->key, b->cell_row.key, sizeof out->key);
 	memcpy(out->machine_id, s->machine_id, sizeof out->machine_id);
-	if (!maintenance)
+	if (!maintenance) {
 		add_mounts(b, out);
+		net_fill(b, &out->net);
+	}
 	if (!t || !t->has_exec)
 		return;
 	out->has_exec = true;
@@ -108,7 +110,8 @@ static char **make_env(struct box *b, const struct exec_request *x, const char *
 	auto_free char *path = path_inside(b);
 	auto_free char *home = strcmp(user, own) && strcmp(user, "root") ? xasprintf("/home/%s", user)
 									  : xstrdup(home_inside(s));
-	return env_make(&(struct env_input){
+	char **secrets = x->job ? NULL : net_env(b);
+	char **env = env_make(&(struct env_input){
 		.sandbox = s->id,
 		.exec = exec,
 		.path = path,
@@ -117,9 +120,12 @@ static char **make_env(struct box *b, const struct exec_request *x, const char *
 		.bash = s->image ? false : b->g->has_bash,
 		.tty = x->tty,
 		.caller = x->caller_env,
+		.secrets = secrets,
 		.sandbox_env = s->env,
 		.exec_env = x->env,
 	});
+	strv_free(secrets);
+	return env;
 }
 
 static size_t strv_bytes(char *const *v)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Making a sandbox. With an exec it is one pass: rows in one transaction, directories, the spec with the
 // command to a warm slot; the caller is answered when the cell says that the command runs.
-#include "engine/engine_int.h"
+#include "engine/net_int.h"
 
 #include "base/clock.h"
 #include "base/fault.h"
@@ -42,6 +42,7 @@ void create_done(struct create *c)
 	strv_free(c->env);
 	strv_free(c->labels);
 	mounts_done(c->mounts, c->n_mounts);
+	net_request_done(&c->net);
 	exec_request_done(&c->exec);
 	*c = (struct create){0};
 }
@@ -136,8 +137,8 @@ static char **list_or_empty(char ***v)
 
 static int make_row(struct engine *g, struct create *c, struct sandbox *row, struct err *e)
 {
-	if (check_name(g, c->name, e) || env_check(c->env, e) || check_labels(c->labels, e) || check_mounts(g, c, e) ||
-	    resolve_image(g, c, row, e) || resolve_base(g, c, row, e))
+	if (config_apply(g, c, e) || check_name(g, c->name, e) || env_check(c->env, e) || check_labels(c->labels, e) || check_mounts(g, c, e) ||
+	    resolve_image(g, c, row, e) || resolve_base(g, c, row, e) || net_request_check(g, &c->net, e))
 		return -1;
 	if (c->run && !c->has_exec)
 		return err_set(e, ERR_INVALID, "\"run\" needs an exec");
@@ -163,6 +164,7 @@ static int make_row(struct engine *g, struct create *c, struct sandbox *row, str
 	row->timeout_ms = c->timeout_ms;
 	row->ttl_ms = c->ttl_ms;
 	row->idle_ms = c->idle_ms;
+	row->has_net = net_request_apply(&row->net, &c->net);
 	row->created = row->used = clock_unix_ms();
 	row->expires = c->ttl_ms ? row->created + c->ttl_ms : 0;
 	return 0;
@@ -176,7 +178,7 @@ static int store_all(struct task *t, bool cell, struct err *e)
 	engine_wrote(b->g);
 	if (store_begin(s, e))
 		return -1;
-	if (store_sandbox_add(s, &b->row, e) || (cell && store_cell_set(s, &b->cell_row, e)) ||
+	if (store_sandbox_add(s, &b->row, e) || (b->row.has_net && store_net_set(s, b->row.id, &b->row.net, e)) || (cell && store_cell_set(s, &b->cell_row, e)) ||
 	    (t->has_exec && store_exec_add(s, &t->row, e))) {
 		store_rollback(s);
 		return -1;
@@ -206,7 +208,7 @@ void create_undo(struct task *t, const struct err *why)
 static int build(struct task *t, const char *cwd, bool start, struct err *e)
 {
 	struct box *b = t->box;
-	if (t->want.argv && exec_make(b, cwd, t, e))
+	if (net_settle(b, e) || (t->want.argv && exec_make(b, cwd, t, e)))
 		return -1;
 	memcpy(b->cell_row.sandbox, b->row.id, sizeof b->cell_row.sandbox);
 	key_make(b->cell_row.key);
@@ -243,7 +245,7 @@ void engine_create(struct engine *g, struct create *c, struct done d)
 		return;
 	}
 	if (start)
-		box_start_cell(b, t, false);
+		net_start_cell(b, t, false);
 	b->row.head = b->row.repo ? source_head(b->row.repo) : NULL; // while the cell is busy with the spec
 	if (start)
 		return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/engine_int.h"
+#include "engine/net_int.h"
 
 #include "base/fs.h"
 #include "base/mem.h"
@@ -13,8 +13,6 @@ static int open_dir(struct engine *g, const char *name, int *out, struct err *e)
 	if (fs_mkdirs(g->home_fd, name, 0700, e))
 		return -1;
 	*out = fs_open(g->home_fd, name, O_RDONLY | O_DIRECTORY, 0, e);
-	if (*out >= 0)
-		fs_spread(*out);
 	return *out < 0 ? -1 : 0;
 }
 
@@ -35,6 +33,25 @@ static void load(void *ctx, struct sandbox *row)
 	box_add(ctx, row);
 }
 
+static void load_net(void *ctx, const char *sandbox, struct net_row *taken)
+{
+	struct box *b = box_by_id(ctx, sandbox);
+	if (!b) {
+		net_row_done(taken);
+		return;
+	}
+	b->row.net = *taken;
+	b->row.has_net = true;
+}
+
+static int load_all(struct engine *g, struct err *e)
+{
+	return store_sandboxes(g->store, load, g, e) || store_nets(g->store, load_net, g, e) || secrets_load(g, e) ||
+			       trust_load(g, e)
+		       ? -1
+		       : 0;
+}
+
 struct engine *engine_new(const struct engine_config *cfg, struct err *e)
 {
 	struct engine *g = xcalloc(1, sizeof *g);
@@ -50,7 +67,7 @@ struct engine *engine_new(const struct engine_config *cfg, struct err *e)
 	g->tools = tools_cache_new(cfg->home);
 	g->home_fd = g->sandboxes = g->layers = g->journals = g->images = g->cells = -1;
 	g->has_bash = !access("/bin/bash", X_OK);
-	if (open_dirs(g, e) || store_sandboxes(g->store, load, g, e)) {
+	if (open_dirs(g, e) || load_all(g, e)) {
 		engine_free(g);
 		return NULL;
 	}
@@ -68,9 +85,12 @@ void engine_free(struct engine *g)
 		struct box *b = g->boxes;
 		g->boxes = b->next;
 		record_forget(b);
-		sandbox_done(&b->row);
-		free(b);
+		net_done(b, true);
+		box_free(b);
 	}
+	ca_free_all(g);
+	secrets_free(g);
+	trust_free(g);
 	for (size_t i = 0; i < countof(fds); i++)
 		close_fd(fds[i]);
 	tools_cache_free(g->tools);

@@ -6,6 +6,7 @@
 //   exec.c    exec attach kill output              events.c  what cells report; reconcile
 //   record.c  the journal                          cellspec.c  row -> cell_spec
 //   env.c     environment of an exec               image.c  gc.c
+//   net_int.h what it may reach: policy.c net.c secret.c trust.c ca.c ask.c
 #pragma once
 #include "base/loop.h"
 #include "engine/engine.h"
@@ -59,6 +60,13 @@ struct box {
 	struct late *late;
 	struct timer late_timer;
 	int late_tries;
+	struct cell_net net;	// made by net_ready for the next start
+	char **notices;		// what net_settle left out, and why
+	bool net_dirty, net_stale, making_ca;
+	struct waiter *waiters; // for its cell to be told of a new policy
+	struct timer net_failed;
+	struct err net_err;
+	struct ask *asks;
 	struct box *next;
 };
 
@@ -76,6 +84,16 @@ struct engine {
 	struct box *boxes; // newest first
 	struct import *imports;
 	struct timer checkpoint, commit, blank;
+	struct seal *seal; // NULL until something was sealed
+	struct secret_row *secrets;
+	size_t n_secrets;
+	struct trust_row *trusts;
+	size_t n_trusts;
+	char **answers; // rules
+	char **registries; // as the newest request named them
+	char *site_config, *user_config;
+	struct cached *configs[2]; // trust.c
+	struct ca *cas;
 	char blanks[BLANKS][ID_SIZE]; // sandbox directories made ahead of their sandboxes
 	int n_blanks;
 	bool has_bash;
@@ -86,6 +104,7 @@ struct box *box_find(struct engine *g, const char *id, struct err *e);
 struct box *box_by_id(struct engine *g, const char *id); // exact id, NULL when absent
 bool name_is_valid(const char *name);
 struct box *box_add(struct engine *g, struct sandbox *row); // empties *row
+void box_free(void *box); // its memory only
 void box_drop(struct box *b); // out of memory; waiting tasks get NOT_FOUND
 // The row, with the next commit: what changes in between, or goes, is not written at all. A failure is logged: memory
 // is right until the next start.
@@ -117,7 +136,7 @@ int exec_make(struct box *b, const char *caller_cwd, struct task *t, struct err 
 struct env_input {
 	const char *sandbox, *exec, *path, *home, *user;
 	bool bash, tty;
-	char *const *caller, *const *sandbox_env, *const *exec_env; // may be NULL
+	char *const *caller, *const *secrets, *const *sandbox_env, *const *exec_env; // may be NULL
 };
 char **env_make(const struct env_input *in);
 int env_check(char *const *env, struct err *e) MUST_USE; // each NAME=value

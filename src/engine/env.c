@@ -65,6 +65,7 @@ char **env_make(const struct env_input *in)
 			put(&env, *v);
 	put_pair(&env, "SKEP_SANDBOX", in->sandbox);
 	put_pair(&env, "SKEP_EXEC", in->exec);
+	put_all(&env, in->secrets); // placeholders
 	put_all(&env, in->sandbox_env);
 	put_all(&env, in->exec_env);
 	return env;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What cells report, and the settling of rows whose cell ended while nobody watched.
-#include "engine/engine_int.h"
+#include "engine/net_int.h"
 
 #include "base/clock.h"
 #include "base/fault.h"
@@ -31,6 +31,7 @@ static void forget_cell(struct box *b)
 {
 	b->cell = NULL;
 	b->up = b->cell_dirty = false;
+	net_down(b);
 }
 
 // A cell that said goodbye removes its socket itself, after its last client: a short command can be over before
@@ -124,6 +125,8 @@ static void on_up(struct cell_watcher *w, struct cell_up *up, const struct err *
 	if (from != b->row.state)
 		record_state(b, from);
 	save_up(b);
+	b->net_stale |= t->kind == TASK_ADOPT; // rules may have changed while nobody told it
+	net_up(b);
 	task_end(t, NULL);
 }
 
@@ -264,6 +267,7 @@ void box_events_init(struct box *b)
 	b->w = (struct cell_watcher){
 		.up = on_up, .started = on_started, .exited = on_exited, .hit = on_hit, .paused = on_paused, .pending = on_pending, .gone = on_gone,
 	};
+	ask_events_init(b);
 }
 
 // It said goodbye, and nobody was there to hear it.

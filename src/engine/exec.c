@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Commands in a cell. For a local client skepd only hands out a one-time ticket; the bytes never pass here.
-#include "engine/engine_int.h"
+#include "engine/net_int.h"
 
 #include "base/fault.h"
 #include "base/log.h"
@@ -67,7 +67,8 @@ void engine_exec(struct engine *g, const char *id, struct exec_request *x, struc
 	struct task *t = task_new(b, TASK_EXEC, d);
 	t->want = *x;
 	*x = (struct exec_request){0};
-	if (exec_make(b, NULL, t, &e)) {
+	bool settle = !t->want.job && !b->cell; // a secret that is new to it needs its placeholder before the environment is made
+	if ((settle && net_settle(b, &e)) || exec_make(b, NULL, t, &e)) {
 		t->floating = true; // never held the box
 		task_end(t, &e);
 		return;

@@ -177,7 +177,7 @@ void engine_image_import(struct engine *g, const char *source, const char *name,
 		return;
 	}
 	struct import *im = xcalloc(1, sizeof *im);
-	*im = (struct import){.g = g, .done = d, .out = BUF_INIT(1 << 20), .pipe = {-1, on_output}, .child = {-1, on_child}};
+	*im = (struct import){.g = g, .done = d, .out = BUF_INIT(1 << 20), .pipe = {.fd = -1, .fn = on_output}, .child = {.fd = -1, .fn = on_child}};
 	id_make('i', im->row.id);
 	im->row.name = name ? xstrdup(name) : NULL;
 	im->row.source = xstrdup(source);

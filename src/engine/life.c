@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // start, stop, pause, resume, remove. A task holds its box; cells report back in events.c, which ends it.
-#include "engine/engine_int.h"
+#include "engine/net_int.h"
 
 #include "base/clock.h"
 #include "base/fault.h"
@@ -47,7 +47,7 @@ void box_start_cell(struct box *b, const struct task *t, bool maintenance)
 static int begin_cell(struct task *t, bool maintenance, struct err *e)
 {
 	struct box *b = t->box;
-	if (may_start(b, e))
+	if (may_start(b, e) || (!maintenance && net_settle(b, e)))
 		return -1;
 	if (!maintenance)
 		lift_expiry(b);
@@ -59,7 +59,7 @@ static int begin_cell(struct task *t, bool maintenance, struct err *e)
 	if (store_cell_set(b->g->store, &b->cell_row, e) || store_flush(b->g->store, e))
 		return -1;
 	engine_wrote(b->g);
-	box_start_cell(b, t, maintenance);
+	net_start_cell(b, t, maintenance);
 	return 0;
 }
 

@@ -116,6 +116,18 @@ void record(struct box *b, const char *type, const char *body)
 		log_line(LOG_ERROR, "sandbox=%s event %s lost: %s", b->row.id, type, e.msg);
 }
 
+static void record_rules(struct jsonw *w, char *const *rules)
+{
+	jw_key(w, "rules");
+	jw_open(w, '[');
+	for (; rules && *rules; rules++) {
+		const char *tab = strchr(*rules, '\t'); // FROM, RULE
+		if (tab)
+			jw_str(w, tab + 1, strlen(tab + 1));
+	}
+	jw_close(w, ']');
+}
+
 void record_created(struct box *b)
 {
 	const struct sandbox *s = &b->row;
@@ -129,6 +141,11 @@ void record_created(struct box *b)
 	jw_kstr(&w, "repo", s->repo);
 	jw_kstr(&w, "workspace_path", s->ws_path);
 	jw_kbool(&w, "nested", s->nested);
+	if (s->has_net) {
+		jw_kstr(&w, "net", s->net.preset);
+		jw_kbool(&w, "ask", s->net.ask);
+		record_rules(&w, s->net.rules);
+	}
 	record(b, "sandbox.created", body.overflow ? "" : buf_cstr(&body));
 }
 

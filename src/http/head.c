@@ -5,7 +5,8 @@
 #include <strings.h>
 
 #define CHUNK_LINE_MAX 256u
-#define TRAILER_MAX 4096u
+#define TRAILER_MAX 8192u
+#define METHOD_MAX 32u
 
 static bool is_token(unsigned char c)
 {
@@ -14,7 +15,7 @@ static bool is_token(unsigned char c)
 
 static int bad(struct err *e, const char *why)
 {
-	return err_set(e, ERR_INVALID, "malformed HTTP answer: %s", why);
+	return err_set(e, ERR_INVALID, "malformed HTTP head or body: %s", why);
 }
 
 // "HTTP/1.1 200 OK"
@@ -26,7 +27,30 @@ static int parse_status(struct str line, struct http_head *h, struct err *e)
 	if (str_to_u64((struct str){line.p + 9, 3}, 100, 599, &code) || (line.n > 12 && line.p[12] != ' '))
 		return bad(e, "no status code");
 	h->status = (int)code;
-	h->close = line.p[7] == '0';
+	h->minor = line.p[7] - '0';
+	h->close = !h->minor;
+	return 0;
+}
+
+// "GET /path HTTP/1.1": one space each, nothing else that could be taken for one.
+static int parse_request_line(struct str line, struct http_head *h, struct err *e)
+{
+	struct str rest = line, version;
+	if (!str_next(&rest, ' ', &h->method) || !str_next(&rest, ' ', &h->target) || !str_next(&rest, ' ', &version) ||
+	    rest.p)
+		return bad(e, "no request line");
+	if (version.n != 8 || memcmp(version.p, "HTTP/1.", 7) || (version.p[7] != '0' && version.p[7] != '1'))
+		return bad(e, "not HTTP/1.0 or HTTP/1.1");
+	if (!h->method.n || h->method.n > METHOD_MAX || !h->target.n)
+		return bad(e, "no method or no target");
+	for (size_t i = 0; i < h->method.n; i++)
+		if (!is_token((unsigned char)h->method.p[i]))
+			return bad(e, "a method with a strange character");
+	for (size_t i = 0; i < h->target.n; i++)
+		if ((unsigned char)h->target.p[i] <= ' ' || h->target.p[i] == 0x7f)
+			return bad(e, "a control character in the target");
+	h->minor = version.p[7] - '0';
+	h->close = !h->minor;
 	return 0;
 }
 
@@ -39,9 +63,18 @@ static struct str trimmed(struct str s)
 	return s;
 }
 
-static bool same(struct str s, const char *lit)
+bool http_name_is(struct str name, const char *lit)
 {
-	return s.n == strlen(lit) && !strncasecmp(s.p, lit, s.n);
+	return name.n == strlen(lit) && !strncasecmp(name.p, lit, name.n);
+}
+
+bool http_list_has(struct str value, const char *token)
+{
+	struct str part;
+	while (str_next(&value, ',', &part))
+		if (http_name_is(trimmed(part), token))
+			return true;
+	return false;
 }
 
 static int parse_field(struct str line, struct http_head *h, struct err *e)
@@ -54,7 +87,7 @@ static int parse_field(struct str line, struct http_head *h, struct err *e)
 		if (!is_token((unsigned char)f.name.p[i]))
 			return bad(e, "a header name with a strange character");
 	for (size_t i = 0; i < f.value.n; i++)
-		if ((unsigned char)f.value.p[i] < ' ' && f.value.p[i] != '\t')
+		if (((unsigned char)f.value.p[i] < ' ' && f.value.p[i] != '\t') || f.value.p[i] == 0x7f)
 			return bad(e, "a control character in a header");
 	f.value = trimmed(f.value);
 	if (h->n_fields == HTTP_FIELDS_MAX)
@@ -68,45 +101,76 @@ static int parse_framing(struct http_head *h, struct err *e)
 {
 	for (int i = 0; i < h->n_fields; i++) {
 		struct http_field *f = &h->fields[i];
-		if (same(f->name, "Content-Length")) {
+		if (http_name_is(f->name, "Content-Length")) {
 			if (h->has_length || str_to_u64(f->value, 0, UINT64_MAX, &h->length))
 				return bad(e, "Content-Length");
 			h->has_length = true;
-		} else if (same(f->name, "Transfer-Encoding")) {
-			if (h->chunked || !same(f->value, "chunked"))
+		} else if (http_name_is(f->name, "Transfer-Encoding")) {
+			if (h->chunked || !http_name_is(f->value, "chunked"))
 				return bad(e, "Transfer-Encoding");
 			h->chunked = true;
-		} else if (same(f->name, "Connection")) {
-			h->close |= same(f->value, "close");
+		} else if (http_name_is(f->name, "Connection")) {
+			h->close |= http_list_has(f->value, "close");
 		}
 	}
 	return h->has_length && h->chunked ? bad(e, "two framings") : 0;
 }
 
-ssize_t http_head_parse(const char *p, size_t n, struct http_head *out, struct err *e)
+typedef int first_line_fn(struct str line, struct http_head *h, struct err *e);
+
+static int parse_lines(struct str rest, struct http_head *out, first_line_fn *first, struct err *e)
 {
-	size_t all = n < HTTP_HEAD_MAX ? n : HTTP_HEAD_MAX;
-	const char *end = memmem(p, all, "\r\n\r\n", 4);
-	if (!end)
-		return n >= HTTP_HEAD_MAX ? bad(e, "the head is too long") : 0;
-	*out = (struct http_head){0};
-	struct str rest = {p, (size_t)(end - p) + 2};
-	for (bool first = true; rest.n; first = false) {
+	for (; rest.n; first = NULL) {
 		const char *eol = memmem(rest.p, rest.n, "\r\n", 2);
-		struct str line = {rest.p, (size_t)(eol - rest.p)};
-		if (memchr(line.p, '\n', line.n) || memchr(line.p, 0, line.n))
-			return bad(e, "a bare line feed or zero byte");
-		if (first ? parse_status(line, out, e) : parse_field(line, out, e))
+		struct str line = {rest.p, eol ? (size_t)(eol - rest.p) : rest.n};
+		if (!eol || memchr(line.p, '\n', line.n) || memchr(line.p, '\r', line.n) || memchr(line.p, 0, line.n))
+			return bad(e, "a bare line feed, carriage return or zero byte");
+		if (first ? first(line, out, e) : parse_field(line, out, e))
 			return -1;
 		rest = (struct str){eol + 2, rest.n - line.n - 2};
 	}
-	return parse_framing(out, e) ? -1 : end - p + 4;
+	return 0;
+}
+
+static ssize_t parse_head(struct str s, struct http_head *out, first_line_fn *first, struct err *e)
+{
+	size_t all = s.n < HTTP_HEAD_MAX ? s.n : HTTP_HEAD_MAX;
+	const char *end = memmem(s.p, all, "\r\n\r\n", 4);
+	if (!end)
+		return s.n >= HTTP_HEAD_MAX ? bad(e, "the head is too long") : 0;
+	*out = (struct http_head){0};
+	if (parse_lines((struct str){s.p, (size_t)(end - s.p) + 2}, out, first, e) || parse_framing(out, e))
+		return -1;
+	return end - s.p + 4;
+}
+
+ssize_t http_head_parse(const char *p, size_t n, struct http_head *out, struct err *e)
+{
+	return parse_head((struct str){p, n}, out, parse_status, e);
+}
+
+ssize_t http_request_parse(const char *p, size_t n, struct http_head *out, struct err *e)
+{
+	ssize_t used = parse_head((struct str){p, n}, out, parse_request_line, e);
+	if (used > 0 && out->chunked && !out->minor)
+		return bad(e, "Transfer-Encoding in HTTP/1.0");
+	return used;
+}
+
+int http_trailer_parse(const char *p, size_t n, struct http_head *out, struct err *e)
+{
+	*out = (struct http_head){0};
+	if (parse_lines((struct str){p, n}, out, NULL, e) || parse_framing(out, e))
+		return -1;
+	if (out->has_length || out->chunked || http_head_get(out, "Host").p)
+		return bad(e, "a framing header in a trailer");
+	return 0;
 }
 
 struct str http_head_get(const struct http_head *h, const char *name)
 {
 	for (int i = 0; i < h->n_fields; i++)
-		if (same(h->fields[i].name, name))
+		if (http_name_is(h->fields[i].name, name))
 			return h->fields[i].value;
 	return (struct str){NULL, 0};
 }
@@ -157,6 +221,8 @@ static int trailer_byte(struct http_chunks *c, char ch, struct err *e)
 		return bad(e, "the trailer is too long");
 	if (c->cr && ch != '\n')
 		return bad(e, "a trailer line");
+	if (c->keep && (c->line || (!c->cr && ch != '\r')))
+		buf_add(c->keep, &ch, 1);
 	if (c->cr) {
 		c->state = c->line ? CHUNK_TRAILER : CHUNK_DONE;
 		c->line = 0;

@@ -6,6 +6,7 @@
 #include "init/changes.h"
 #include "init/exec.h"
 #include "init/tree.h"
+#include "init/who.h"
 #include "model/msg.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -92,6 +93,7 @@ static _Noreturn void finish(void)
 		wire_strv(&b, ch.list);
 		chan_send_buf(&self.chan, M_CHANGES, 0, &b);
 	}
+	loop_flush(&self.loop);
 	_exit(0); // the kernel ends whatever is left
 }
 
@@ -243,6 +245,9 @@ static void on_frame(struct chan *c, struct frame *f)
 		break;
 	case M_USAGE:
 		do_usage(f);
+		break;
+	case M_WHO:
+		who_answer(&self.chan, f);
 		break;
 	case M_END:
 		do_end(f);

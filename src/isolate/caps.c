@@ -21,12 +21,12 @@ static int wanted_bits(uint64_t keep)
 
 // EINVAL beyond the last capability this kernel knows: the loop needs no other way to find it. A drop that is
 // refused is fine where there is nothing to drop; looking first would double the calls.
-static int drop_bounding(uint64_t keep, struct err *e)
+int caps_drop_bounding(uint64_t keep, struct err *e)
 {
 	for (unsigned c = 0; c < 64; c++) {
-		if (keep >> c & 1 || !prctl(PR_CAPBSET_DROP, c, 0, 0, 0))
-			continue;
 		int has = prctl(PR_CAPBSET_READ, c, 0, 0, 0);
+		if (!has || (has > 0 && (keep >> c & 1 || !prctl(PR_CAPBSET_DROP, c, 0, 0, 0))))
+			continue;
 		if (has < 0 && errno == EINVAL && c)
 			return 0;
 		if (has)
@@ -50,7 +50,7 @@ int caps_drop_all(uint64_t keep, struct err *e)
 		{(uint32_t)keep, (uint32_t)keep, 0},
 		{(uint32_t)(keep >> 32), (uint32_t)(keep >> 32), 0},
 	};
-	if (drop_bounding(keep, e) || set_securebits(keep, e))
+	if (caps_drop_bounding(keep, e) || set_securebits(keep, e))
 		return -1;
 	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0))
 		return err_sys(e, "clear the ambient set");

@@ -20,6 +20,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -29,7 +30,7 @@
 // developer's own session needs.
 static int limit_namespace(const struct contain *c, struct err *e)
 {
-	if (!c->nested && fs_put(AT_FDCWD, "/proc/sys/user/max_user_namespaces", "0", e))
+	if (fs_put(AT_FDCWD, "/proc/sys/user/max_user_namespaces", c->nested ? "256" : "0", e))
 		return -1;
 	return fs_put(AT_FDCWD, "/proc/sys/user/max_inotify_instances", "64", e);
 }
@@ -59,17 +60,23 @@ static int tmpfs_on(const char *dir, const char *name, struct err *e)
 
 static int apply(const struct contain *c, struct plan *p, struct err *e)
 {
-	struct mount_env env = {c->root, c->null_file, c->empty_dir};
+	struct mount_env env = {c->root, c->null_file, c->empty_dir, false};
 	int rc = plan_apply(p, &env, e);
 	plan_done(p);
 	return rc;
 }
 
+// Masks are made of the new root's own null device, which is read-only there.
 static int apply_skeleton(struct contain *c, bool image, struct err *e)
 {
 	struct plan p = {0};
-	rootfs_skeleton(c->host, c->profile, image, &p);
-	return apply(c, &p, e);
+	rootfs_system(c->host, c->profile, image, &p);
+	if (apply(c, &p, e))
+		return -1;
+	close_fd(&c->null_file);
+	c->null_file = fs_open(c->root, "dev/null", O_PATH | O_NOFOLLOW, 0, e);
+	rootfs_kernel(image, &p);
+	return c->null_file < 0 ? -1 : apply(c, &p, e);
 }
 
 static int attach_at_stage(const struct contain *c, int tree, const char *name, struct err *e)
@@ -187,7 +194,7 @@ static int prepare_place(struct contain *c, const int *trees, int n, struct err 
 	sources_done(&src);
 	if (rc || open_base(c, c->place, e) || own_top(c, e))
 		return -1;
-	rootfs_place(c->host, c->place, &p);
+	rootfs_place(c->host, c->place, c->molded, &p);
 	if (apply(c, &p, e))
 		return -1;
 	c->has = SLOT_PLACE;
@@ -209,27 +216,70 @@ static int prepare_layer(struct contain *c, const int *trees, int n, struct err 
 	return c->place ? prepare_place(c, trees + 1, n - 1, e) : 0;
 }
 
-int contain_prepare(struct contain *c, const int *trees, int n_trees, struct err *e)
+static int make_own(const struct contain *c, struct err *e)
 {
 	umask(022);
 	// As root the process is still the host's uid 0, which is nobody in here: become the cell's own 0 before
 	// anything is created. Rootless the map has made us the right one already.
 	if (c->ids->root && (setgroups(0, NULL) || setresgid(0, 0, 0) || setresuid(0, 0, 0)))
 		return err_sys(e, "take the cell's own ids");
-	prctl(PR_SET_PDEATHSIG, SIGKILL); // a change of ids clears it: set again in lock
 	if (unshare(CLONE_NEWCGROUP)) // after the cgroup was attached, so that its path reads "/"
 		return err_sys(e, "new cgroup namespace");
-	if ((c->warm && limit_namespace(c, e)) || net_lo_up(e) || open_mask_sources(c, e))
-		return -1;
+	return 0;
+}
+
+static int open_root(struct contain *c, struct err *e)
+{
 	auto_fd int stage = tmpfs_on(c->host->template, "stage", e);
 	if (stage < 0)
 		return -1;
 	c->root = tmpfs_on(c->host->template, "root", e);
-	if (c->root < 0)
+	return c->root < 0 ? -1 : 0;
+}
+
+// A kernel that can not do what the gate needs leaves the cell with a network that is closed as before.
+static int open_network(struct contain *c, struct err *e)
+{
+	c->net = NET_SOCKETS_NONE;
+	c->gated = !net_setup(&c->net, e);
+	return !c->gated && (e->kind != ERR_UNSUPPORTED || net_lo_up(e)) ? -1 : 0;
+}
+
+int contain_prepare(struct contain *c, const int *trees, int n_trees, struct err *e)
+{
+	if (make_own(c, e))
+		return -1;
+	prctl(PR_SET_PDEATHSIG, SIGKILL); // a change of ids clears it: set again in lock
+	if ((c->warm && limit_namespace(c, e)) || open_network(c, e) || open_mask_sources(c, e) || open_root(c, e))
 		return -1;
 	if (c->warm && apply_skeleton(c, false, e))
 		return -1;
 	return n_trees ? prepare_layer(c, trees, n_trees, e) : 0;
+}
+
+int contain_mold(struct contain *c, const int *trees, int n_trees, struct err *e)
+{
+	struct plan p = {0};
+	c->molded = true;
+	if (make_own(c, e) || limit_namespace(c, e) || open_network(c, e) || open_mask_sources(c, e) || open_root(c, e))
+		return -1;
+	rootfs_frame(c->host, &p);
+	if (apply(c, &p, e) || prepare_layer(c, trees, n_trees, e) || mount_seal(c->root, e))
+		return -1;
+	if (prctl(PR_SET_DUMPABLE, 0))
+		return err_sys(e, "protect the mold");
+	close_fd(&c->root);
+	rootfs_own(c->place, &c->own);
+	return 0;
+}
+
+// The root is the mold's, sealed: nothing but our code has run here.
+int contain_enter(struct contain *c, struct err *e)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	c->root = fs_open(AT_FDCWD, "/", O_PATH | O_DIRECTORY, 0, e);
+	struct mount_env env = {c->root, -1, -1, true};
+	return c->root < 0 || plan_apply(&c->own, &env, e) ? -1 : caps_drop_bounding(0, e);
 }
 
 // An image is the root itself: one overlay, under everything else. The root profile on the host's system has one too,
@@ -266,6 +316,36 @@ static int build_mounts(struct contain *c, const struct cell_spec *s, const int 
 	return c->warm ? 0 : apply_skeleton(c, s->image, e);
 }
 
+// The certificate of the sandbox's own authority where every tool finds it, and placeholders shown as files.
+static int show_net(const struct contain *c, const struct cell_spec *s, struct err *e)
+{
+	struct plan p = {0};
+	for (char **f = s->net.files; f && *f; f++) {
+		const char *value = strchr(*f, '=');
+		auto_free char *dst = value ? xasprintf("run/secrets/%.*s", (int)(value - *f), *f) : NULL;
+		if (dst)
+			plan_add(&p, MOUNT_FILE, NULL, dst, value + 1, 0);
+	}
+	if (s->net.ca_cert && *s->net.ca_cert) {
+		auto_free char *root = xasprintf("%s/root", c->host->template);
+		if (trust_write(c->trust, s->net.ca_cert, c->root, e)) {
+			plan_done(&p);
+			return err_wrap(e, "certificate");
+		}
+		if (!s->image && s->profile == PROFILE_USER)
+			trust_cover(c->trust, c->left ? "" : root, &p);
+	}
+	return apply(c, &p, e);
+}
+
+static int seal(struct contain *c, bool image, struct err *e)
+{
+	auto_fd int identity = image ? -1 : fs_open(AT_FDCWD, "/.skep", O_PATH | O_DIRECTORY, 0, e);
+	if (!image && (identity < 0 || mount_seal(identity, e)))
+		return -1;
+	return !c->molded && mount_seal(c->root, e) ? -1 : 0; // a mold's is sealed
+}
+
 int contain_build(struct contain *c, const struct cell_spec *s, const int *trees, int n_trees, struct err *e)
 {
 	struct plan p = {0};
@@ -281,14 +361,15 @@ int contain_build(struct contain *c, const struct cell_spec *s, const int *trees
 	}
 	if (apply(c, &p, e))
 		return -1;
+	if (show_net(c, s, e))
+		return -1;
 	if (sethostname(s->hostname, strlen(s->hostname)))
 		return err_sys(e, "set the host name");
 	if (!c->left && leave_host(c, e))
 		return -1;
-	if (s->profile != PROFILE_ROOT && mount_seal(c->root, e))
-		return -1;
+	int rc = s->profile == PROFILE_ROOT ? 0 : seal(c, s->image, e);
 	close_fd(&c->root);
-	return 0;
+	return rc;
 }
 
 // --- lock ---
@@ -296,6 +377,10 @@ int contain_build(struct contain *c, const struct cell_spec *s, const int *trees
 static int enter_landlock(const struct contain *c, const struct cell_spec *s, int abi, struct err *e)
 {
 	bool root = s->profile == PROFILE_ROOT;
+	if (s->nested && s->strict)
+		return err_set(e, ERR_DENIED, "min_isolation strict needs Landlock's file rules, which --nested does without");
+	if (s->nested) // rules for files would forbid every mount, also those of a sandbox inside
+		return abi >= LANDLOCK_SCOPES ? landlock_enter_scopes(abi, e) : 0;
 	const struct {
 		const char *path;
 		bool write, device;
@@ -334,11 +419,8 @@ static int enter_landlock(const struct contain *c, const struct cell_spec *s, in
 }
 
 // What the steps above must have made impossible is tried once, before any command runs.
-static int self_test(const struct cell_spec *s, uint64_t keep, struct err *e)
+static int self_test(const struct cell_spec *s, uint64_t keep, bool gated, struct err *e)
 {
-	struct sockaddr_in far = {.sin_family = AF_INET, .sin_port = htons(53)};
-	far.sin_addr.s_addr = htonl(0xc0000201); // 192.0.2.1, never routed
-	auto_fd int out = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	auto_fd int sysctl = open("/proc/sys/kernel/core_pattern", O_WRONLY | O_CLOEXEC);
 	if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1 || prctl(PR_GET_SECCOMP, 0, 0, 0, 0) != 2)
 		return err_set(e, ERR_BUG, "self-test: no_new_privs or seccomp is not in force");
@@ -346,9 +428,14 @@ static int self_test(const struct cell_spec *s, uint64_t keep, struct err *e)
 		return err_wrap(e, "self-test");
 	if (sysctl >= 0)
 		return err_set(e, ERR_BUG, "self-test: a kernel setting can be written");
-	if (out >= 0 && !connect(out, (struct sockaddr *)&far, sizeof far))
-		return err_set(e, ERR_BUG, "self-test: there is a route out of the cell");
-	if (!s->nested && !unshare(CLONE_NEWUSER))
+	if (net_self_test(gated, e))
+		return -1;
+	// The filter hands unshare to the supervisor, which has no listener yet: what stands behind it is looked at instead,
+	// and the filter is asked for a call that it answers itself. (Without it the kernel would say EINVAL.)
+	if (!syscall(SYS_clone3, NULL, 0) || errno != ENOSYS)
+		return err_set(e, ERR_BUG, "self-test: the system call filter does not answer");
+	auto_buf struct buf nested = BUF_INIT(32);
+	if (!s->nested && (fs_read(AT_FDCWD, "/proc/sys/user/max_user_namespaces", &nested, e) || strcmp(buf_cstr(&nested), "0\n")))
 		return err_set(e, ERR_BUG, "self-test: a user namespace could be made");
 	return 0;
 }
@@ -357,6 +444,8 @@ int contain_lock(struct contain *c, const struct cell_spec *s, bool supervised, 
 		 struct err *e)
 {
 	uint64_t keep = s->profile == PROFILE_ROOT ? CAPS_ROOT_PROFILE : 0;
+	if (s->nested && keep)
+		keep |= CAPS_NESTED_ROOT;
 	struct seccomp_opts filter = {.root = s->profile == PROFILE_ROOT, .trace = !s->trace_off, .nested = s->nested};
 	int abi = landlock_abi();
 	if (s->strict && abi < 3)
@@ -371,15 +460,17 @@ int contain_lock(struct contain *c, const struct cell_spec *s, bool supervised, 
 		return err_sys(e, "become the cell's user");
 	if (caps_drop_all(keep, e) || caps_no_new_privs(e))
 		return -1;
-	if (prctl(PR_SET_DUMPABLE, 0) || prctl(PR_SET_PDEATHSIG, SIGKILL))
+	// A mold that goes must not take the cell along; then the end of the channel alone tells of the supervisor's.
+	bool alone = c->molded && !s->remove_if_clean;
+	if (prctl(PR_SET_DUMPABLE, 0) || prctl(PR_SET_PDEATHSIG, alone ? 0 : SIGKILL))
 		return err_sys(e, "protect pid 1");
 	if (abi >= 2 && enter_landlock(c, s, abi, e)) // needs no_new_privs
 		return -1;
 	if (seccomp_load(&filter, out_listener, e)) // last: nothing above would pass it
 		return -1;
-	if (self_test(s, keep, e))
+	if (self_test(s, keep, c->gated, e))
 		return -1;
-	out->landlock = abi >= 2 ? (uint32_t)abi : 0;
+	out->landlock = abi >= (s->nested ? LANDLOCK_SCOPES : LANDLOCK_MIN) ? (uint32_t)abi : 0;
 	out->seccomp_allowed = seccomp_allowed_count(&filter);
 	out->caps = keep;
 	out->no_new_privs = true;

@@ -2,12 +2,15 @@
 // The one ordered list by which a process becomes the first process of a cell. Runs in the child, after clone
 // with every namespace new. Three stages; a step that fails means the cell does not start.
 //
-//   prepare  nothing of any sandbox is known: loopback, namespace limits, file tree skeleton, and, in a slot for a
-//            place, everything up to the pivot   (warm slots wait here)
+//   prepare  nothing of any sandbox is known: loopback, namespace limits, file tree skeleton   (warm slots wait here)
+//            In a slot for a place it is two: mold, everything that another cell can use again, up to the pivot; and, in
+//            a process cloned from that, enter: what is each cell's own
 //   build    what is missing of mounts, identity, pivot: the host's file tree is gone afterwards
 //   lock     limits, ids, capabilities, Landlock, seccomp; then a self-test of what must now be impossible
 #pragma once
+#include "isolate/net.h"
 #include "isolate/rootfs.h"
+#include "isolate/trust.h"
 #include "isolate/userns.h"
 
 struct contain {
@@ -17,16 +20,23 @@ struct contain {
 	bool warm;	  // the skeleton was made in prepare
 	bool nested;	  // user namespaces inside stay allowed
 	bool left;	  // the host's file tree is gone
+	bool molded;	  // cloned from a mold
 	int root;	  // O_PATH of the new root
 	int null_file, empty_dir;
+	struct plan own; // a mold's: what each of its cells mounts, laid out once
 	enum slot_has has;
 	const struct cell_spec *place; // or NULL: where the sandbox that will come works
+	const struct trust_host *trust;
+	bool gated;		// the network has what a gate needs
+	struct net_sockets net; // made in the cell's network, for the supervisor
 	int layer, base; // directories kept open for change walks; base -1 when empty
 	uint32_t uid, gid; // inside
 };
 
 // trees: the slot's new layer and the sources of its place, as far as it has them.
 int contain_prepare(struct contain *c, const int *trees, int n_trees, struct err *e) MUST_USE;
+int contain_mold(struct contain *c, const int *trees, int n_trees, struct err *e) MUST_USE;
+int contain_enter(struct contain *c, struct err *e) MUST_USE;
 // trees: detached mounts for the sources, in the order of rootfs_sources.
 int contain_build(struct contain *c, const struct cell_spec *s, const int *trees, int n_trees, struct err *e) MUST_USE;
 int contain_lock(struct contain *c, const struct cell_spec *s, bool supervised, struct isolation *out, int *out_listener,

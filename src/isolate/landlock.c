@@ -55,21 +55,40 @@ static int add_rule(int ruleset, const struct landlock_rule *r, uint64_t all, st
 	return 0;
 }
 
+static int restrict_self(int ruleset, struct err *e)
+{
+	if (syscall(SYS_landlock_restrict_self, ruleset, 0))
+		return err_sys(e, "enter the Landlock rules");
+	return 0;
+}
+
+static int create_ruleset(const struct ruleset *attr, struct err *e)
+{
+	int fd = (int)syscall(SYS_landlock_create_ruleset, attr, sizeof *attr, 0);
+	return fd < 0 ? err_sys(e, "create the Landlock rules") : fd;
+}
+
 int landlock_enter(const struct landlock_rule *rules, size_t n, int abi, struct err *e)
 {
 	if (abi < LANDLOCK_MIN)
 		return err_set(e, ERR_UNSUPPORTED, "Landlock ABI %d is too old, %d is needed", abi, LANDLOCK_MIN);
 	struct ruleset attr = {
 		.fs = handled(abi),
-		.scoped = abi >= 6 ? SCOPE_ABSTRACT_UNIX | SCOPE_SIGNAL : 0,
+		.scoped = abi >= LANDLOCK_SCOPES ? SCOPE_ABSTRACT_UNIX | SCOPE_SIGNAL : 0,
 	};
-	auto_fd int fd = (int)syscall(SYS_landlock_create_ruleset, &attr, sizeof attr, 0);
+	auto_fd int fd = create_ruleset(&attr, e);
 	if (fd < 0)
-		return err_sys(e, "create the Landlock rules");
+		return -1;
 	for (size_t i = 0; i < n; i++)
 		if (add_rule(fd, &rules[i], attr.fs, e))
 			return -1;
-	if (syscall(SYS_landlock_restrict_self, fd, 0))
-		return err_sys(e, "enter the Landlock rules");
-	return 0;
+	return restrict_self(fd, e);
+}
+
+int landlock_enter_scopes(int abi, struct err *e)
+{
+	if (abi < LANDLOCK_SCOPES)
+		return err_set(e, ERR_UNSUPPORTED, "Landlock ABI %d has no scopes, %d is needed", abi, LANDLOCK_SCOPES);
+	auto_fd int fd = create_ruleset(&(struct ruleset){.scoped = SCOPE_ABSTRACT_UNIX | SCOPE_SIGNAL}, e);
+	return fd < 0 ? -1 : restrict_self(fd, e);
 }

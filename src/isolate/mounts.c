@@ -50,7 +50,7 @@ void plan_done(struct plan *p)
 }
 
 static const char *const kind_names[] = {"dir",	   "file",   "link",   "copy",	  "bind", "node", "tmpfs",
-					 "proc",   "devpts", "mqueue", "overlay", "mask", "read-only", "resize"};
+					 "proc",   "devpts", "mqueue", "overlay", "mask", "read-only", "resize", "detach", "move"};
 static_assert(countof(kind_names) == MOUNT_KINDS, "a name per kind");
 
 void plan_print(const struct plan *p, struct buf *out)
@@ -157,13 +157,18 @@ int mount_seal(int target, struct err *e)
 	return sys_setattr(target, 0, &attr) ? err_sys(e, "make a mount read-only") : 0;
 }
 
+static int mount_at(const char *type, const char *src, const char *path, unsigned flags, const char *data, struct err *e)
+{
+	unsigned long ms = MS_NOSUID | (flags & MF_WRITE ? 0 : MS_RDONLY) | (flags & MF_DEV ? 0 : MS_NODEV) |
+			   (flags & MF_NOEXEC ? MS_NOEXEC : 0);
+	return sys_mount(src, path, type, ms, data) ? err_sys(e, "mount %s (%s)", type, data ? data : "") : 0;
+}
+
 static int mount_new(const char *type, const char *src, int target, unsigned flags, const char *data, struct err *e)
 {
 	char path[32];
-	unsigned long ms = MS_NOSUID | (flags & MF_WRITE ? 0 : MS_RDONLY) | (flags & MF_DEV ? 0 : MS_NODEV) |
-			   (flags & MF_NOEXEC ? MS_NOEXEC : 0);
 	fd_path(target, path);
-	return sys_mount(src, path, type, ms, data) ? err_sys(e, "mount %s (%s)", type, data ? data : "") : 0;
+	return mount_at(type, src, path, flags, data, e);
 }
 
 int mount_tmpfs_at(int target, const char *options, struct err *e)
@@ -311,9 +316,21 @@ static int op_make(const struct mount_op *op, const struct mount_env *env, struc
 	return fchmodat(dir, name, mode, 0) ? err_sys(e, "chmod %s", op->dst) : 0; // past the umask
 }
 
+static int mask_own(const char *dst, struct err *e)
+{
+	auto_free char *path = xasprintf("/%s", dst);
+	if (!sys_mount("/dev/null", path, NULL, MS_BIND, NULL) || errno == ENOENT)
+		return 0;
+	if (errno == ENOTDIR && !sys_mount("/mnt", path, NULL, MS_BIND, NULL)) // what is sealed stays sealed where it is bound
+		return 0;
+	return err_sys(e, "mask %s", dst);
+}
+
 static int op_mask(const struct mount_op *op, const struct mount_env *env, struct err *e)
 {
 	struct stat st;
+	if (env->own_root)
+		return mask_own(op->dst, e);
 	auto_fd int target = open_no_links(env->root, op->dst, 0);
 	if (target < 0)
 		return errno == ENOENT ? 0 : err_sys(e, "mask %s", op->dst);
@@ -367,6 +384,39 @@ static int op_overlay(const struct mount_op *op, const struct mount_env *env, st
 	return rc ? err_wrap(e, "%s", op->dst) : 0;
 }
 
+// By descriptors alone: where the first /proc is mounted there is no /proc/self/fd yet.
+static int op_proc(const struct mount_op *op, const struct mount_env *env, struct err *e)
+{
+	auto_fd int target = mount_target(env->root, op->dst, true, e);
+	if (target < 0)
+		return -1;
+	auto_fd int fs = (int)syscall(SYS_fsopen, "proc", FSOPEN_CLOEXEC);
+	if (fs < 0 || syscall(SYS_fsconfig, fs, FSCONFIG_SET_STRING, "source", "skep", 0) ||
+	    syscall(SYS_fsconfig, fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0))
+		return err_sys(e, "mount proc");
+	auto_fd int tree = (int)syscall(SYS_fsmount, fs, FSMOUNT_CLOEXEC, attrs_of(MF_WRITE | MF_NOEXEC));
+	return tree < 0 ? err_sys(e, "mount proc") : mount_move(tree, target, e);
+}
+
+static int op_detach(const struct mount_op *op, const struct mount_env *env, struct err *e)
+{
+	char path[32];
+	auto_fd int target = open_no_links(env->root, op->dst, O_DIRECTORY);
+	if (target < 0)
+		return err_sys(e, "detach %s", op->dst);
+	fd_path(target, path);
+	return syscall(SYS_umount2, path, MNT_DETACH_FLAG) ? err_sys(e, "detach %s", op->dst) : 0;
+}
+
+static int op_move(const struct mount_op *op, const struct mount_env *env, struct err *e)
+{
+	auto_fd int from = open_no_links(env->root, op->src, O_DIRECTORY);
+	if (from < 0)
+		return err_sys(e, "move %s", op->src);
+	auto_fd int target = mount_target(env->root, op->dst, true, e);
+	return target < 0 ? -1 : mount_move(from, target, e);
+}
+
 static int op_fs(const struct mount_op *op, const struct mount_env *env, struct err *e)
 {
 	static const struct {
@@ -374,14 +424,16 @@ static int op_fs(const struct mount_op *op, const struct mount_env *env, struct 
 		unsigned flags;
 	} types[MOUNT_KINDS] = {
 		[MOUNT_TMPFS] = {"tmpfs", 0},
-		[MOUNT_PROC] = {"proc", MF_WRITE | MF_NOEXEC},
 		[MOUNT_DEVPTS] = {"devpts", MF_WRITE | MF_NOEXEC | MF_DEV},
 		[MOUNT_MQUEUE] = {"mqueue", MF_WRITE | MF_NOEXEC},
 	};
-	auto_fd int target = mount_target(env->root, op->dst, true, e);
-	if (target < 0)
+	unsigned flags = op->flags | types[op->kind].flags;
+	auto_free char *path = env->own_root ? xasprintf("/%s", op->dst) : NULL;
+	auto_fd int target = path ? -1 : mount_target(env->root, op->dst, true, e);
+	if (!path && target < 0)
 		return -1;
-	int rc = mount_new(types[op->kind].type, "skep", target, op->flags | types[op->kind].flags, op->data, e);
+	int rc = path ? mount_at(types[op->kind].type, "skep", path, flags, op->data, e)
+		      : mount_new(types[op->kind].type, "skep", target, flags, op->data, e);
 	return rc ? err_wrap(e, "/%s", op->dst) : 0;
 }
 
@@ -389,9 +441,9 @@ int plan_apply(const struct plan *p, const struct mount_env *env, struct err *e)
 {
 	static int (*const apply[MOUNT_KINDS])(const struct mount_op *, const struct mount_env *, struct err *) = {
 		[MOUNT_DIR] = op_make,	  [MOUNT_FILE] = op_make,   [MOUNT_LINK] = op_make,	[MOUNT_COPY] = op_copy,
-		[MOUNT_BIND] = op_bind,	  [MOUNT_NODE] = op_bind,   [MOUNT_TMPFS] = op_fs,	[MOUNT_PROC] = op_fs,
+		[MOUNT_BIND] = op_bind,	  [MOUNT_NODE] = op_bind,   [MOUNT_TMPFS] = op_fs,	[MOUNT_PROC] = op_proc,
 		[MOUNT_DEVPTS] = op_fs,	  [MOUNT_MQUEUE] = op_fs,   [MOUNT_OVERLAY] = op_overlay, [MOUNT_MASK] = op_mask,
-		[MOUNT_RDONLY] = op_rdonly, [MOUNT_RESIZE] = op_resize,
+		[MOUNT_RDONLY] = op_rdonly, [MOUNT_RESIZE] = op_resize, [MOUNT_DETACH] = op_detach, [MOUNT_MOVE] = op_move,
 	};
 	for (size_t i = 0; i < p->n; i++)
 		if (apply[p->ops[i].kind](&p->ops[i], env, e))

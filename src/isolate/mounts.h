@@ -22,6 +22,8 @@ enum mount_kind {
 	MOUNT_MASK,    // nothing readable there: an empty file or directory over dst, which may be absent
 	MOUNT_RDONLY,  // make what is there read-only, if it is there
 	MOUNT_RESIZE,  // of a tmpfs that is there; data = options
+	MOUNT_DETACH,  // what is mounted there goes
+	MOUNT_MOVE,    // from src, below the root, to dst
 	MOUNT_KINDS,
 };
 
@@ -52,6 +54,9 @@ struct mount_env {
 	int root;	// what destinations are below
 	int null_file;	// /dev/null, opened and checked early
 	int empty_dir; // an empty directory
+	// The root is "/", sealed and our own in every part, with /dev/null and an empty /mnt: names are used as they are,
+	// which saves half of the calls for what every cell mounts.
+	bool own_root;
 };
 int plan_apply(const struct plan *p, const struct mount_env *env, struct err *e) MUST_USE;
 

@@ -1,6 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 // The cell's own network namespace: nothing but a loopback device.
+//
+// With a gate every destination is local: 127/8 and ::1 belong to the cell, TCP to 198.18.0.0/15 ends at a listener
+// that is served outside, anything else is refused at once and reported. What is set here needs CAP_NET_ADMIN, which
+// nothing in a cell has in any profile.
 #pragma once
 #include "base/err.h"
+#include <stdbool.h>
+
+struct net_sockets {
+	int tcp; // listener for all of 198.18.0.0/15, every port; an accepted socket's own address is what was dialled
+	int dns_udp; // 127.0.0.1:53
+	int dns_tcp; // a listener
+	int nflog;   // packets that were refused
+	int route;   // for net_untouched from outside
+};
+#define NET_SOCKETS_NONE ((struct net_sockets){-1, -1, -1, -1, -1})
 
 int net_lo_up(struct err *e) MUST_USE; // needs CAP_NET_ADMIN over the network namespace
+// In a new namespace with CAP_NET_ADMIN and CAP_NET_BIND_SERVICE over it. UNSUPPORTED where the kernel does not have
+// what it takes; then nothing was changed (net_lo_up is still to be called), and *out is all -1.
+int net_setup(struct net_sockets *out, struct err *e) MUST_USE;
+void net_sockets_close(struct net_sockets *s);
+
+// After the capabilities are gone: there is no way out. gated: net_setup was done.
+int net_self_test(bool gated, struct err *e) MUST_USE;
+// 1 = no packet ever moved in the network namespace, 0 = some did, -1 = not known. route: net_sockets.route, from
+// wherever it was handed to; -1 = ask in this process's own namespace.
+int net_untouched(int route, struct err *e) MUST_USE;

@@ -133,7 +133,7 @@ int probe_try_seccomp(const char *dir, struct probe_note *n, struct err *e)
 	struct pollfd p = {.fd = listener, .events = POLLIN};
 	if (poll(&p, 1, CHILD_MS / 2) != 1)
 		return err_set(e, ERR_UNSUPPORTED, "a system call was not reported");
-	if (seccomp_recv(listener, &ev, e) || seccomp_continue(listener, ev.id, e))
+	if (seccomp_recv(listener, &ev, e) || seccomp_answer(listener, &ev, e))
 		return -1;
 	if (waitpid(pid, &status, 0) != pid || status)
 		return err_set(e, ERR_UNSUPPORTED, "a reported system call did not go on");

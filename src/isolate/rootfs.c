@@ -116,6 +116,8 @@ void rootfs_template(const struct rootfs_host *h, struct plan *p)
 	}
 }
 
+#define RUN_OPTIONS "mode=755,size=256m,nr_inodes=100k"
+
 static void skeleton_kernel(struct plan *p)
 {
 	plan_add(p, MOUNT_PROC, NULL, "proc", NULL, 0);
@@ -127,11 +129,17 @@ static void skeleton_kernel(struct plan *p)
 	plan_add(p, MOUNT_MQUEUE, NULL, "dev/mqueue", NULL, 0);
 	plan_add(p, MOUNT_TMPFS, NULL, "dev/shm", "mode=1777,size=1g,nr_inodes=100k", MF_WRITE | MF_NOEXEC);
 	plan_add(p, MOUNT_TMPFS, NULL, "tmp", "mode=1777,size=1g,nr_inodes=400k", MF_WRITE);
-	plan_add(p, MOUNT_TMPFS, NULL, "run", "mode=755,size=256m,nr_inodes=100k", MF_WRITE);
+	plan_add(p, MOUNT_TMPFS, NULL, "run", RUN_OPTIONS, MF_WRITE);
 	plan_add(p, MOUNT_DIR, NULL, "run/lock", "1777", 0);
 }
 
-void rootfs_skeleton(const struct rootfs_host *h, enum profile profile, bool image, struct plan *p)
+// Of the cell's identity (identity() below); an image has it in its own /etc.
+static void skeleton_identity(struct plan *p)
+{
+	plan_add(p, MOUNT_TMPFS, NULL, ".skep", "mode=755,size=16m,nr_inodes=64", MF_WRITE);
+}
+
+void rootfs_system(const struct rootfs_host *h, enum profile profile, bool image, struct plan *p)
 {
 	auto_free char *dev = xasprintf("%s/dev", h->template);
 	if (!image) {
@@ -155,7 +163,48 @@ void rootfs_skeleton(const struct rootfs_host *h, enum profile profile, bool ima
 	for (const char *const *d = usual; *d && !image; d++)
 		plan_add(p, MOUNT_DIR, NULL, *d, "755", 0);
 	plan_add(p, MOUNT_BIND, dev, "dev", NULL, MF_DEV);
+}
+
+void rootfs_kernel(bool image, struct plan *p)
+{
 	skeleton_kernel(p);
+	if (!image)
+		skeleton_identity(p);
+}
+
+void rootfs_frame(const struct rootfs_host *h, struct plan *p)
+{
+	static const char *const points[] = {"proc", "tmp", "run", ".skep", NULL};
+	rootfs_system(h, PROFILE_USER, false, p);
+	for (const char *const *d = points; *d; d++)
+		plan_add(p, MOUNT_DIR, NULL, *d, "755", 0);
+	// A new /proc may be mounted only where one is seen already: the mold keeps the host's, and a cell lets it go.
+	plan_add(p, MOUNT_BIND, "/proc", ".skep", NULL, MF_WRITE | MF_NOEXEC);
+}
+
+// Below what each cell mounts for itself.
+static bool is_below_own(const char *path)
+{
+	return str_has_prefix(path, "/tmp/") || str_has_prefix(path, "/run/") || str_has_prefix(path, "/dev/");
+}
+
+bool rootfs_can_mold(const struct cell_spec *place)
+{
+	for (uint32_t i = 0; i < place->n_mounts; i++)
+		if (is_below_own(place->mounts[i].dst))
+			return false;
+	return true;
+}
+
+#define WAITING_PLACE "srv" // of a workspace below them, in the mold
+
+void rootfs_own(const struct cell_spec *place, struct plan *p)
+{
+	skeleton_kernel(p);
+	if (is_below_own(place->ws_path))
+		plan_add(p, MOUNT_MOVE, WAITING_PLACE, place->ws_path + 1, NULL, 0);
+	plan_add(p, MOUNT_DETACH, NULL, ".skep", NULL, 0);
+	skeleton_identity(p);
 }
 
 // --- with the spec ---
@@ -298,10 +347,10 @@ static void small_tmpfs(const struct cell_spec *s, struct plan *p)
 void rootfs_fresh_home(const struct rootfs_host *h, struct plan *p)
 {
 	struct cell_spec none = {0};
-	overlay(p, h, &none, &USER_HOME[1], "../empty", "home");
+	overlay(p, h, &none, &USER_HOME[1], "../empty", "home"); // a plain bind would tell the layer's path on the host
 }
 
-void rootfs_place(const struct rootfs_host *h, const struct cell_spec *s, struct plan *p)
+void rootfs_place(const struct rootfs_host *h, const struct cell_spec *s, bool mold, struct plan *p)
 {
 	for (uint32_t i = 0; i < s->n_mounts && i < ROOTFS_MOUNTS_MAX; i++) {
 		const struct cell_mount *m = &s->mounts[i];
@@ -311,11 +360,24 @@ void rootfs_place(const struct rootfs_host *h, const struct cell_spec *s, struct
 		else
 			plan_add(p, MOUNT_BIND, src, m->dst + 1, NULL, m->writable ? MF_WRITE : 0);
 	}
-	overlay(p, h, s, s->ws_path + 1, s->base ? "b" : "../empty", "ws");
+	overlay(p, h, s, mold && is_below_own(s->ws_path) ? WAITING_PLACE : s->ws_path + 1, s->base ? "b" : "../empty", "ws");
+}
+
+// A sandbox inside mounts a /proc of its own, and the kernel lets it only where a whole one is to be seen already
+// (mount_too_revealing): the masks on ours are in the way. So there is a second, whole one under /run, which nobody can
+// reach: what covers it is locked for everybody who could take mounts away.
+static void whole_proc(struct plan *p)
+{
+	plan_add(p, MOUNT_DIR, NULL, "run/proc", "755", 0);
+	plan_add(p, MOUNT_PROC, NULL, "run/proc", NULL, 0);
+	plan_add(p, MOUNT_TMPFS, NULL, "run", RUN_OPTIONS, MF_WRITE);
+	plan_add(p, MOUNT_DIR, NULL, "run/lock", "1777", 0);
 }
 
 void rootfs_cell(const struct rootfs_host *h, const struct cell_spec *s, enum slot_has has, struct plan *p)
 {
+	if (s->nested)
+		whole_proc(p);
 	if (!s->image && s->profile == PROFILE_ROOT)
 		system_overlays(h, s, p);
 	if (s->image)
@@ -326,5 +388,5 @@ void rootfs_cell(const struct rootfs_host *h, const struct cell_spec *s, enum sl
 	if (has < SLOT_LAYER)
 		overlay(p, h, s, s->home + 1, "../empty", "home");
 	if (has < SLOT_PLACE)
-		rootfs_place(h, s, p);
+		rootfs_place(h, s, false, p);
 }

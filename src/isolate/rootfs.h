@@ -47,7 +47,13 @@ struct sources {
 
 void rootfs_scan(struct rootfs_host *h, const char *template_dir); // which system directories there are
 void rootfs_template(const struct rootfs_host *h, struct plan *p);
-void rootfs_skeleton(const struct rootfs_host *h, enum profile profile, bool image, struct plan *p);
+// The skeleton: what comes from the host, /dev last; then what the kernel gives.
+void rootfs_system(const struct rootfs_host *h, enum profile profile, bool image, struct plan *p);
+void rootfs_kernel(bool image, struct plan *p);
+// The skeleton of a place's mold, and what each cell cloned from it mounts for itself.
+void rootfs_frame(const struct rootfs_host *h, struct plan *p);
+void rootfs_own(const struct cell_spec *place, struct plan *p);
+bool rootfs_can_mold(const struct cell_spec *place);
 // What the slot brought before the spec was known.
 enum slot_has {
 	SLOT_EMPTY,
@@ -57,5 +63,5 @@ enum slot_has {
 void rootfs_sources(const struct rootfs_host *h, const struct cell_spec *s, enum slot_has has, struct sources *out);
 void sources_done(struct sources *s);
 void rootfs_fresh_home(const struct rootfs_host *h, struct plan *p);
-void rootfs_place(const struct rootfs_host *h, const struct cell_spec *s, struct plan *p);
+void rootfs_place(const struct rootfs_host *h, const struct cell_spec *s, bool mold, struct plan *p);
 void rootfs_cell(const struct rootfs_host *h, const struct cell_spec *s, enum slot_has has, struct plan *p);

@@ -8,6 +8,7 @@
 #include <linux/seccomp.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -44,7 +45,7 @@ int seccomp_load(const struct seccomp_opts *o, int *out_listener, struct err *e)
 	seccomp_program(o, &prog);
 	unsigned long flags = SECCOMP_FILTER_FLAG_NEW_LISTENER;
 	// Without WAIT_KILLABLE_RECV (Linux 5.19) a signal that arrives between report and answer restarts the
-	// execve and reports it twice; nothing is lost, so an older kernel is good enough.
+	// call and reports it twice; nothing is lost, so an older kernel is good enough.
 	int fd = (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, &prog);
 	if (fd < 0 && errno == EINVAL)
 		fd = (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &prog);
@@ -64,22 +65,60 @@ void seccomp_print_plan(struct buf *b)
 		buf_fmt(b, "  %s: %s\n", seccomp_lists[i].what, seccomp_lists[i].names);
 }
 
+static bool is_exec(int nr)
+{
+	return nr == SYS_execve || nr == SYS_execveat;
+}
+
+// What a kernel without them says: callers then go on without (useradd without the audit socket).
+static int socket_error(const struct seccomp_event *ev)
+{
+	return ev->nr == SYS_socket && (int)ev->args[0] == AF_NETLINK ? EPROTONOSUPPORT : EAFNOSUPPORT;
+}
+
+// By the kernel's copy of the number and of integer arguments; nothing behind a pointer.
+static void judge(struct seccomp_event *ev)
+{
+	if (is_exec(ev->nr))
+		return;
+	ev->error = EPERM;
+	ev->name = "unknown";
+	for (size_t i = 0; i < countof(seccomp_refusals); i++)
+		if (seccomp_refusals[i].nr == ev->nr) {
+			ev->error = seccomp_refusals[i].error;
+			ev->name = seccomp_refusals[i].name;
+		}
+	if (ev->nr == SYS_socket || ev->nr == SYS_socketpair)
+		ev->error = socket_error(ev);
+}
+
 int seccomp_recv(int listener, struct seccomp_event *out, struct err *e)
 {
 	struct seccomp_notif n = {0};
 	if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &n))
 		return errno == ENOENT || errno == EINTR ? 1 : err_sys(e, "receive a system call report");
-	*out = (struct seccomp_event){.id = n.id, .pid = (pid_t)n.pid, .execveat = n.data.nr == SYS_execveat};
+	*out = (struct seccomp_event){.id = n.id, .pid = (pid_t)n.pid, .nr = n.data.nr};
 	memcpy(out->args, n.data.args, sizeof out->args);
+	judge(out);
 	return 0;
 }
 
-int seccomp_continue(int listener, uint64_t id, struct err *e)
+int seccomp_answer(int listener, const struct seccomp_event *ev, struct err *e)
 {
-	struct seccomp_notif_resp r = {.id = id, .flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE};
+	struct seccomp_notif_resp r = {.id = ev->id};
+	if (is_exec(ev->nr))
+		r.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
+	else
+		r.error = ev->error ? -ev->error : -EPERM;
 	if (ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &r) && errno != ENOENT)
 		return err_sys(e, "answer a system call report");
 	return 0;
+}
+
+bool seccomp_is_waiting(int listener, const struct seccomp_event *ev)
+{
+	uint64_t id = ev->id;
+	return !ioctl(listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &id);
 }
 
 static size_t to_page_end(uint64_t addr, size_t max)
@@ -198,16 +237,15 @@ static int read_args(pid_t pid, uint64_t addr, size_t max, char ***argv)
 int seccomp_read_argv(int listener, const struct seccomp_event *ev, size_t max, struct buf *out_path, char ***out_argv,
 		      struct err *e)
 {
-	const uint64_t *args = ev->args + (ev->execveat ? 1 : 0);
+	const uint64_t *args = ev->args + (ev->nr == SYS_execveat ? 1 : 0);
 	char **argv = xcalloc(1, sizeof *argv);
-	uint64_t id = ev->id;
 	errno = EFAULT;
 	int rc = peek_str(ev->pid, args[0], max, out_path);
 	if (rc >= 0)
 		rc = read_args(ev->pid, args[1], max, &argv);
 	if (rc < 0)
 		err_sys(e, "read the arguments of process %d", (int)ev->pid);
-	else if (ioctl(listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &id))
+	else if (!seccomp_is_waiting(listener, ev))
 		rc = err_set(e, ERR_NOT_FOUND, "process %d is gone", (int)ev->pid);
 	if (rc < 0) {
 		strv_free(argv);
@@ -215,4 +253,9 @@ int seccomp_read_argv(int listener, const struct seccomp_event *ev, size_t max, 
 	}
 	*out_argv = argv;
 	return rc;
+}
+
+int seccomp_read_str(const struct seccomp_event *ev, int arg, size_t max, struct buf *out)
+{
+	return ev->args[arg] ? peek_str(ev->pid, ev->args[arg], max, out) : -1;
 }

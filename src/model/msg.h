@@ -3,6 +3,7 @@
 //
 //   N  skepd <-> nursery            K  skepd <-> skep-cell (control)
 //   C  local client <-> skep-cell   I  skep-cell <-> init
+//   G  skep-cell <-> skep-gate
 //
 // A channel to a cell's socket (K, C) starts with HELLO from the connecting side; the slot socket that the
 // nursery hands to skepd becomes K with M_SPEC. A request carries an id (frame.id) that its answer repeats.
@@ -23,10 +24,13 @@ enum msg_type {
 
 	// N: skepd -> nursery
 	M_NURSERY, // first: u32 version, str SKEP_HOME, str caller's HOME, strv tool roots, strv hidden paths below them
-	M_WANT,	   // u8 profile, u8 warm (1: build on the host image now, with a new layer: for a sandbox whose layer
+	M_WANT,	   // u8 profile, u8 warm (2: as 1, but only if there is a mold, else no answer; 1: build on the host image now, with a new layer: for a sandbox whose layer
 		   // directory does not exist yet; the slot's becomes it), then, with warm, a place or nothing
+	// N: supervisor -> nursery, on a socket of its own
+	M_MOLD,	   // four frames: + fd channel, + fd pidfd, + fd layer lock, + fd seat lock with u32 seat, str layer, u64 base dev, ino, 4 x u64 change times, place
 	M_REMOVE,  // strv directories (layers, sandbox directories) to remove below SKEP_HOME -> M_OK | M_ERR
 	// N: nursery -> skepd
+	M_BACK, // a mold came back: a slot for its place costs little now
 	M_SLOT, // id as in M_WANT; u8 profile, then the place as it was asked; + fd: the slot's control channel   (or M_ERR)
 
 	// K: skepd -> cell
@@ -65,12 +69,30 @@ enum msg_type {
 	M_MOUNT,   // + fd: a detached mount, in the order of the plan's needs
 	M_FREEZE,  // u8 on: stop or continue everything by signals -> M_OK
 	M_END,	   // u32 grace ms, u8 walk: end every process, send M_CHANGES (with walk, and if it could be made), exit
+	M_CLONE,   // to a mold: + fd: the channel of the process to clone -> M_OK u32 pid, + fd: pidfd | M_ERR
+	M_FIT,	   // to a mold: has anything moved in its network? -> M_OK | M_ERR
 	M_WALK,	   // look what changed, beside the work -> M_CHANGES with id 1
 	M_USAGE,   // u64 memory limit (0 = only look) -> M_USAGE u64 bytes used, u32 pid of the process killed for it or 0, u32 processes
 	// I: init -> skep-cell
 	M_READY,   // isolation; + fd: the seccomp listener
 	M_BEGUN,   // id; u32 pid inside
 	M_MEMBERS, // id -> u32 count of processes beside init (asked with the same type, empty)
+
+	// G: skep-cell -> skep-gate
+	M_GATE,	   // first: u32 version, str sandbox, policy, str resolver ("" = the system's), str CA certificate ("" = none)
+	M_SOCKET,  // stream = enum gate_socket; + fd: a socket made in the cell's network
+	M_SECRETS, // + fd: sealed memory with secret values and the CA's key; replaces what came before
+	M_GO,	   // everything is there: serve -> M_OK | M_ERR
+	// G: skep-gate -> skep-cell
+	M_WHO,	   // id; u32 source port inside -> u32 pid, str exec id, str name of the program
+	// G and K: skepd -> skep-cell -> skep-gate
+	M_POLICY,  // policy; K: also str resolver, str CA certificate, str path of further CAs, + fd as in M_SECRETS -> M_OK (K)
+	// G, K and C, from the gate outwards and back
+	M_ASK,	   // id; str host, u32 port, str method, str path: a connection is held until somebody answers
+	M_ANSWER,  // id; u8 verdict, u8 scope
 };
+
+enum gate_socket { GATE_TCP, GATE_DNS_UDP, GATE_DNS_TCP, GATE_SOCKETS };
+enum answer_scope { SCOPE_ONCE, SCOPE_SANDBOX, SCOPE_ALWAYS };
 
 enum msg_role { ROLE_CLIENT, ROLE_CONTROL };

@@ -113,6 +113,48 @@ int exec_spec_read(struct wire *w, struct exec_spec *out, struct err *e)
 	return 0;
 }
 
+void cell_net_done(struct cell_net *n)
+{
+	if (n->secrets.p)
+		explicit_bzero(n->secrets.p, n->secrets.cap);
+	buf_done(&n->secrets);
+	buf_done(&n->policy);
+	free(n->resolver);
+	free(n->ca_cert);
+	free(n->ca_file);
+	strv_free(n->files);
+	*n = (struct cell_net){0};
+}
+
+static void net_write(struct buf *b, const struct cell_net *n)
+{
+	char *none[] = {NULL};
+	wire_u8(b, n->on);
+	if (!n->on)
+		return;
+	wire_bytes(b, n->policy.p, n->policy.n);
+	wire_str(b, n->resolver);
+	wire_str(b, n->ca_cert);
+	wire_str(b, n->ca_file);
+	wire_strv(b, n->files ? n->files : none);
+}
+
+static void net_read(struct wire *w, struct cell_net *n)
+{
+	size_t len = 0;
+	n->on = wire_get_u8(w);
+	if (!n->on)
+		return;
+	const uint8_t *p = wire_get_bytes(w, &len);
+	n->policy = BUF_INIT(len);
+	if (p)
+		buf_add(&n->policy, p, len);
+	n->resolver = wire_get_str(w);
+	n->ca_cert = wire_get_str(w);
+	n->ca_file = wire_get_str(w);
+	n->files = wire_get_strv(w);
+}
+
 void cell_spec_done(struct cell_spec *s)
 {
 	free(s->hostname);
@@ -129,6 +171,7 @@ void cell_spec_done(struct cell_spec *s)
 		free(s->mounts[i].dst);
 	}
 	free(s->mounts);
+	cell_net_done(&s->net);
 	exec_spec_done(&s->exec);
 	*s = (struct cell_spec){0};
 }
@@ -168,6 +211,7 @@ void cell_spec_write(struct buf *b, const struct cell_spec *s)
 	limits_write(b, &s->limits);
 	wire_u64(b, s->expires_unix_ms);
 	wire_u64(b, s->idle_ms);
+	net_write(b, &s->net);
 	wire_u8(b, s->has_exec);
 	if (s->has_exec)
 		exec_spec_write(b, &s->exec);
@@ -237,6 +281,7 @@ int cell_spec_read(const void *p, size_t n, struct cell_spec *out, struct err *e
 	limits_read(w, &s.limits);
 	s.expires_unix_ms = wire_get_u64(w);
 	s.idle_ms = wire_get_u64(w);
+	net_read(w, &s.net);
 	s.has_exec = wire_get_u8(w);
 	int rc = s.has_exec && !w->bad ? exec_spec_read(w, &s.exec, e) : 0;
 	get_fixed(w, s.ticket, sizeof s.ticket);

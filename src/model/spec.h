@@ -37,6 +37,19 @@ struct cell_mount {
 	bool writable;
 };
 
+// What a cell's gate is told: with the spec, and again (M_POLICY) whenever it changes.
+struct cell_net {
+	bool on;	   // false: nothing may leave and no gate is needed
+	struct buf policy; // policy_write's bytes (model/policy.h); empty = allows nothing
+	char *resolver;	   // "" or NULL = the system's; else ADDR:PORT
+	char *ca_cert;	   // PEM; "" or NULL = none
+	char *ca_file;	   // path of CAs beside the system's that the gate believes; "" or NULL = none
+	char **files;	   // "NAME=PLACEHOLDER": secrets that are also shown as files, /run/secrets/NAME
+	// secrets_write's bytes. Never in the wire form: they travel beside it, as the descriptor of sealed memory.
+	struct buf secrets;
+};
+void cell_net_done(struct cell_net *n); // wipes
+
 struct cell_spec {
 	char sandbox[ID_SIZE];
 	char key[KEY_SIZE];	   // who knows it may control the cell
@@ -62,6 +75,7 @@ struct cell_spec {
 	struct limits limits;
 	uint64_t expires_unix_ms; // 0 = never
 	uint64_t idle_ms;	  // 0 = never
+	struct cell_net net;
 	bool has_exec;
 	struct exec_spec exec; // first command, saves a round trip
 	char ticket[KEY_SIZE]; // for its client; "" when none will come

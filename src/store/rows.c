@@ -82,6 +82,7 @@ void sandbox_done(struct sandbox *s)
 	}
 	free(s->mounts);
 	isolation_done(&s->isolation);
+	net_row_done(&s->net);
 	*s = (struct sandbox){0};
 }
 
@@ -203,7 +204,7 @@ int store_sandbox_set(struct store *s, const struct sandbox *b, struct err *e)
 	return store_run(s, c, e);
 }
 
-static int run_with_id(struct store *s, enum query q, const char *id, struct err *e)
+int store_run_id(struct store *s, enum query q, const char *id, struct err *e)
 {
 	struct cursor c = store_query(s, q);
 	put_text(&c, id);
@@ -212,8 +213,8 @@ static int run_with_id(struct store *s, enum query q, const char *id, struct err
 
 int store_sandbox_drop(struct store *s, const char *id, struct err *e)
 {
-	return run_with_id(s, Q_BOX_DROP, id, e) || run_with_id(s, Q_BOX_DROP_CELL, id, e) ||
-			       run_with_id(s, Q_BOX_DROP_EXECS, id, e)
+	return store_run_id(s, Q_BOX_DROP, id, e) || store_run_id(s, Q_BOX_DROP_CELL, id, e) ||
+			       store_run_id(s, Q_BOX_DROP_EXECS, id, e) || store_run_id(s, Q_NET_DROP, id, e)
 		       ? -1
 		       : 0;
 }
@@ -260,8 +261,7 @@ static void get_sandbox(struct cursor *c, struct sandbox *b)
 	get_fixed(c, b->anchor, sizeof b->anchor);
 }
 
-// Ends a loop over rows: -1 unless it ran to the end.
-static int rows_end(struct store *s, sqlite3_stmt *st, int rc, struct err *e)
+int store_rows_end(struct store *s, sqlite3_stmt *st, int rc, struct err *e)
 {
 	if (rc != SQLITE_DONE)
 		store_fail(s, e);
@@ -279,7 +279,7 @@ int store_sandboxes(struct store *s, void (*each)(void *ctx, struct sandbox *tak
 		get_sandbox(&c, &b);
 		each(ctx, &b);
 	}
-	return rows_end(s, st, rc, e);
+	return store_rows_end(s, st, rc, e);
 }
 
 int store_cell_set(struct store *s, const struct cell_row *row, struct err *e)
@@ -294,7 +294,7 @@ int store_cell_set(struct store *s, const struct cell_row *row, struct err *e)
 
 int store_cell_drop(struct store *s, const char *sandbox, struct err *e)
 {
-	return run_with_id(s, Q_CELL_DROP, sandbox, e);
+	return store_run_id(s, Q_CELL_DROP, sandbox, e);
 }
 
 int store_cells(struct store *s, void (*each)(void *ctx, const struct cell_row *c), void *ctx, struct err *e)
@@ -310,7 +310,7 @@ int store_cells(struct store *s, void (*each)(void *ctx, const struct cell_row *
 		row.start = get_u64(&c);
 		each(ctx, &row);
 	}
-	return rows_end(s, st, rc, e);
+	return store_rows_end(s, st, rc, e);
 }
 
 int store_exec_add(struct store *s, const struct exec_row *x, struct err *e)
@@ -363,7 +363,7 @@ int store_execs_lost(struct store *s, const char *sandbox, const char *reason, u
 
 int store_exec_drop(struct store *s, const char *id, struct err *e)
 {
-	return run_with_id(s, Q_EXEC_DROP, id, e);
+	return store_run_id(s, Q_EXEC_DROP, id, e);
 }
 
 static void get_exec(sqlite3_stmt *st, struct exec_row *x)
@@ -427,7 +427,7 @@ int store_execs(struct store *s, const char *sandbox, void (*each)(void *ctx, co
 		each(ctx, &x);
 		exec_row_done(&x);
 	}
-	return rows_end(s, c.st, rc, e);
+	return store_rows_end(s, c.st, rc, e);
 }
 
 int store_exec_trim(struct store *s, const char *sandbox, struct err *e)
@@ -452,7 +452,7 @@ int store_image_add(struct store *s, const struct image_row *i, struct err *e)
 
 int store_image_drop(struct store *s, const char *id, struct err *e)
 {
-	return run_with_id(s, Q_IMAGE_DROP, id, e);
+	return store_run_id(s, Q_IMAGE_DROP, id, e);
 }
 
 int store_images(struct store *s, void (*each)(void *ctx, const struct image_row *i), void *ctx, struct err *e)
@@ -471,7 +471,7 @@ int store_images(struct store *s, void (*each)(void *ctx, const struct image_row
 		each(ctx, &i);
 		image_row_done(&i);
 	}
-	return rows_end(s, st, rc, e);
+	return store_rows_end(s, st, rc, e);
 }
 
 int store_gone_add(struct store *s, const struct gone_row *g, struct err *e)
@@ -486,7 +486,7 @@ int store_gone_add(struct store *s, const struct gone_row *g, struct err *e)
 
 int store_gone_drop(struct store *s, const char *id, struct err *e)
 {
-	return run_with_id(s, Q_GONE_DROP, id, e);
+	return store_run_id(s, Q_GONE_DROP, id, e);
 }
 
 int store_gone_get(struct store *s, const char *id, struct gone_row *out, struct err *e)

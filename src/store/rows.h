@@ -5,6 +5,19 @@
 #include "model/spec.h"
 #include "model/state.h"
 
+// What a sandbox was told of the network. A sandbox that was told nothing has none.
+struct net_row {
+	char *preset;	   // NULL = not said
+	char **rules;	   // "FROM\tRULE" in the order they came; never NULL in a row that is used
+	char **registries; // "host[:port]\tsource", as the caller's package managers are set up
+	bool has_ask, ask; // what no rule knows is asked
+	char *phase;	   // NULL = agent
+	char **secrets;	   // "NAME\tPLACEHOLDER"
+	char *ca_cert;	   // PEM; NULL = none was needed yet
+	struct buf ca_key; // sealed
+};
+void net_row_done(struct net_row *n);
+
 struct sandbox {
 	char id[ID_SIZE], layer[ID_SIZE], machine_id[KEY_SIZE];
 	char *name;  // NULL = none
@@ -32,6 +45,8 @@ struct sandbox {
 	struct isolation isolation; // of the last cell
 	uint64_t anchor_seq;	    // journal head at the last state change
 	char anchor[SHA256_HEX];
+	bool has_net;
+	struct net_row net;
 };
 void sandbox_done(struct sandbox *s);
 
@@ -66,3 +81,21 @@ struct gone_row {
 	uint64_t removed, anchor_seq;
 	char anchor[SHA256_HEX];
 };
+
+// A sealed secret. as: enum secret_as of model/policy.h.
+struct secret_row {
+	char *name, *host, *key; // key: of a header or query, else NULL
+	uint16_t port;
+	int as;
+	struct buf sealed;
+	uint64_t created, used; // used: last given to a cell
+};
+void secret_row_done(struct secret_row *r);
+
+// A project file its user has agreed to, by path and content.
+struct trust_row {
+	char *path;
+	char sha256[SHA256_HEX];
+	uint64_t at;
+};
+void trust_row_done(struct trust_row *r);

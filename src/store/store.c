@@ -13,9 +13,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define SCHEMA_VERSION 1
-
-static const char schema[] =
+// Each step brings the file from the version of its index to the next one; a new file takes them all.
+static const char *const steps[] = {
 	"CREATE TABLE meta(key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;"
 	"CREATE TABLE sandboxes(id TEXT PRIMARY KEY, layer TEXT, machine_id TEXT, name TEXT, owner TEXT,"
 	" state INTEGER NOT NULL, reason TEXT, profile INTEGER, flags INTEGER, image TEXT, repo TEXT, head TEXT,"
@@ -30,7 +29,16 @@ static const char schema[] =
 	"CREATE INDEX execs_of ON execs(sandbox, ord);"
 	"CREATE TABLE images(id TEXT PRIMARY KEY, name TEXT UNIQUE, source TEXT, bytes INTEGER, files INTEGER, created INTEGER) WITHOUT ROWID;"
 	"CREATE TABLE gone(id TEXT PRIMARY KEY, removed INTEGER, anchor_seq INTEGER, anchor TEXT) WITHOUT ROWID;"
-	"INSERT INTO meta VALUES('version', 1);";
+	"INSERT INTO meta VALUES('version', 1);",
+
+	"CREATE TABLE nets(sandbox TEXT PRIMARY KEY, preset TEXT, rules BLOB, registries BLOB, ask INTEGER, phase TEXT,"
+	" secrets BLOB, ca_cert TEXT, ca_key BLOB) WITHOUT ROWID;"
+	"CREATE TABLE secrets(name TEXT PRIMARY KEY, host TEXT NOT NULL, port INTEGER, place INTEGER, key TEXT, sealed BLOB,"
+	" created INTEGER, used INTEGER) WITHOUT ROWID;"
+	"CREATE TABLE trust(path TEXT PRIMARY KEY, sha256 TEXT NOT NULL, at INTEGER) WITHOUT ROWID;"
+	"CREATE TABLE answers(rule TEXT PRIMARY KEY, at INTEGER) WITHOUT ROWID;",
+};
+#define SCHEMA_VERSION ((int)countof(steps))
 
 #define EXEC_COLUMNS                                                                                       \
 	"id,sandbox,argv,cwd,user,tty,running,pid,started,status,signal,timed_out,reason,out_bytes,err_bytes,ended"
@@ -69,6 +77,19 @@ static const char *const sql[] = {
 	[Q_GONE_ADD] = "INSERT OR REPLACE INTO gone VALUES(?,?,?,?)",
 	[Q_GONE_DROP] = "DELETE FROM gone WHERE id=?",
 	[Q_GONE_GET] = "SELECT * FROM gone WHERE id>=?1 AND id<?1||'{' LIMIT 2",
+	[Q_NET_SET] = "INSERT OR REPLACE INTO nets VALUES(?,?,?,?,?,?,?,?,?)",
+	[Q_NET_DROP] = "DELETE FROM nets WHERE sandbox=?",
+	[Q_NETS] = "SELECT * FROM nets",
+	[Q_SECRET_SET] = "INSERT OR REPLACE INTO secrets VALUES(?,?,?,?,?,?,?,?)",
+	[Q_SECRET_USED] = "UPDATE secrets SET used=? WHERE name=?",
+	[Q_SECRET_DROP] = "DELETE FROM secrets WHERE name=?",
+	[Q_SECRETS] = "SELECT * FROM secrets ORDER BY name",
+	[Q_TRUST_SET] = "INSERT OR REPLACE INTO trust VALUES(?,?,?)",
+	[Q_TRUST_DROP] = "DELETE FROM trust WHERE path=?",
+	[Q_TRUSTS] = "SELECT * FROM trust ORDER BY path",
+	[Q_ANSWER_ADD] = "INSERT OR REPLACE INTO answers VALUES(?,?)",
+	[Q_ANSWER_DROP] = "DELETE FROM answers WHERE rule=?",
+	[Q_ANSWERS] = "SELECT rule FROM answers ORDER BY at, rule",
 };
 static_assert(countof(sql) == QUERIES, "a text per query");
 
@@ -103,21 +124,29 @@ static int check(struct store *s, struct err *e)
 	return !strcmp(buf_cstr(&out), "ok");
 }
 
+static int take_steps(struct store *s, int have, struct err *e)
+{
+	auto_free char *mark = xasprintf("UPDATE meta SET value=%d WHERE key='version'; COMMIT", SCHEMA_VERSION);
+	int rc = exec_text(s, "BEGIN", NULL, e);
+	for (int v = have; v < SCHEMA_VERSION && !rc; v++)
+		rc = exec_text(s, steps[v], NULL, e);
+	return rc || exec_text(s, mark, NULL, e) ? -1 : 0;
+}
+
 static int settle_schema(struct store *s, struct err *e)
 {
 	auto_buf struct buf out = BUF_INIT(64);
+	uint64_t have = 0;
 	if (exec_text(s, "SELECT count(*) FROM sqlite_master WHERE name='meta'", &out, e))
 		return -1;
-	if (!strcmp(buf_cstr(&out), "0"))
-		return exec_text(s, "BEGIN", NULL, e) || exec_text(s, schema, NULL, e) || exec_text(s, "COMMIT", NULL, e) ? -1 : 0;
+	bool fresh = !strcmp(buf_cstr(&out), "0");
 	buf_clear(&out);
-	if (exec_text(s, "SELECT value FROM meta WHERE key='version'", &out, e))
+	if (!fresh && exec_text(s, "SELECT value FROM meta WHERE key='version'", &out, e))
 		return -1;
-	uint64_t v = 0;
-	if (str_to_u64(str_of(buf_cstr(&out)), 1, SCHEMA_VERSION, &v))
+	if (!fresh && str_to_u64(str_of(buf_cstr(&out)), 1, (uint64_t)SCHEMA_VERSION, &have))
 		return err_set(e, ERR_UNSUPPORTED, "state.db has schema version %s, this skepd knows %d: use a newer skep",
 			       buf_cstr(&out), SCHEMA_VERSION);
-	return 0;
+	return (int)have == SCHEMA_VERSION ? 0 : take_steps(s, (int)have, e);
 }
 
 // Exclusive locking keeps the WAL index in memory and saves the lock calls of every transaction; nobody

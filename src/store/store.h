@@ -54,3 +54,18 @@ int store_images(struct store *s, void (*each)(void *ctx, const struct image_row
 int store_gone_add(struct store *s, const struct gone_row *g, struct err *e) MUST_USE;
 int store_gone_drop(struct store *s, const char *id, struct err *e) MUST_USE;
 int store_gone_get(struct store *s, const char *id, struct gone_row *out, struct err *e) MUST_USE; // id or prefix
+
+// net.c: what sandboxes may reach, secrets, trust, and the answers that stand for every sandbox.
+int store_net_set(struct store *s, const char *sandbox, const struct net_row *n, struct err *e) MUST_USE;
+int store_nets(struct store *s, void (*each)(void *ctx, const char *sandbox, struct net_row *taken), void *ctx,
+	       struct err *e) MUST_USE;
+int store_secret_set(struct store *s, const struct secret_row *r, struct err *e) MUST_USE;
+int store_secret_used(struct store *s, const char *name, uint64_t at, struct err *e) MUST_USE;
+int store_secret_drop(struct store *s, const char *name, struct err *e) MUST_USE;
+int store_secrets(struct store *s, void (*each)(void *ctx, struct secret_row *taken), void *ctx, struct err *e) MUST_USE;
+int store_trust_set(struct store *s, const struct trust_row *r, struct err *e) MUST_USE;
+int store_trust_drop(struct store *s, const char *path, struct err *e) MUST_USE;
+int store_trusts(struct store *s, void (*each)(void *ctx, struct trust_row *taken), void *ctx, struct err *e) MUST_USE;
+int store_answer_add(struct store *s, const char *rule, uint64_t at, struct err *e) MUST_USE;
+int store_answer_drop(struct store *s, const char *rule, struct err *e) MUST_USE;
+int store_answers(struct store *s, void (*each)(void *ctx, const char *rule), void *ctx, struct err *e) MUST_USE;

@@ -11,6 +11,10 @@ enum query {
 	Q_EXEC_ADD, Q_EXEC_STARTED, Q_EXEC_ENDED, Q_EXECS_LOST, Q_EXEC_DROP, Q_EXEC_GET, Q_EXECS, Q_EXECS_ALL, Q_EXEC_TRIM,
 	Q_IMAGE_ADD, Q_IMAGE_DROP, Q_IMAGES,
 	Q_GONE_ADD, Q_GONE_DROP, Q_GONE_GET,
+	Q_NET_SET, Q_NET_DROP, Q_NETS,
+	Q_SECRET_SET, Q_SECRET_USED, Q_SECRET_DROP, Q_SECRETS,
+	Q_TRUST_SET, Q_TRUST_DROP, Q_TRUSTS,
+	Q_ANSWER_ADD, Q_ANSWER_DROP, Q_ANSWERS,
 	QUERIES,
 };
 
@@ -39,4 +43,6 @@ char **get_strv(struct cursor *c);	// owned, never NULL
 
 int store_run(struct store *s, struct cursor c, struct err *e) MUST_USE; // a write, lazy unless begun; resets it
 uint64_t store_order(struct store *s);
+int store_run_id(struct store *s, enum query q, const char *id, struct err *e) MUST_USE;
+int store_rows_end(struct store *s, sqlite3_stmt *st, int rc, struct err *e) MUST_USE; // -1 unless rc is the end
 int store_fail(struct store *s, struct err *e);				 // sqlite's last error; -1

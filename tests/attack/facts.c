@@ -118,8 +118,8 @@ void t032_fingerprint(struct probe *p)
 
 	for (size_t i = 0; i < LEN(fields); i++)
 		h = mix(h, status_of(fields[i], value, sizeof(value)));
-	for (size_t i = 0; i < n; i++)
-		h = mix(mix(mix(h, m[i].point), m[i].opts), m[i].type);
+	for (size_t i = 0; i < n; i++) // whatever their order
+		h += mix(mix(mix(1469598103934665603ULL, m[i].point), m[i].opts), m[i].type);
 	nocontrol(p, "only a cell can be restarted");
 	judge(p, n > 0, "no mounts");
 	note(p, "fingerprint=%016llx mounts=%zu ws=%s", (unsigned long long)h, n, p->ws);

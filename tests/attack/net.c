@@ -39,11 +39,14 @@ static void has_route4(struct probe *p, const char *addr)
 
 static void has_route6(struct probe *p, const char *addr)
 {
-	struct sockaddr_in6 a = {.sin6_family = AF_INET6, .sin6_port = htons(9)};
+	struct sockaddr_in6 a = {.sin6_family = AF_INET6, .sin6_port = htons(9)}, own = {0};
+	socklen_t n = sizeof(own);
 	int s = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
 	inet_pton(AF_INET6, addr, &a.sin6_addr);
-	judge(p, s < 0 || connect(s, (struct sockaddr *)&a, sizeof(a)) != 0, "%s has a route", addr);
+	bool routed = connect(s, (struct sockaddr *)&a, sizeof(a)) == 0 && !getsockname(s, (struct sockaddr *)&own, &n);
+	bool mapped = IN6_IS_ADDR_V4MAPPED(&own.sin6_addr) && own.sin6_addr.s6_addr[12] == 127;
+	judge(p, !routed || IN6_IS_ADDR_LOOPBACK(&own.sin6_addr) || mapped, "%s has a route", addr);
 	close(s);
 }
 

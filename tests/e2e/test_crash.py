@@ -193,7 +193,7 @@ def test_skepd_killed_at_any_moment_of_a_run(home, skep, delay_ms):
     home.watch()
     assert (p.returncode, out) == (0, b"ok\n") or (p.returncode == 125 and len(err.splitlines()) == 1), (out, err)
     assert skep("run", "--", "echo", "next").ok().line == "next"
-    wait_for(lambda: home.ps() == [] or all(s["state"] in ("stopped", "failed") for s in home.ps()), why="no row to hang")
+    wait_for(lambda: home.ps() == [] or all(s["state"] in ("stopped", "failed") for s in home.ps()), 20, why="no row to hang")
 
 
 @pytest.mark.parametrize("delay_ms", [0, 2, 5, 10, 30])

@@ -88,7 +88,7 @@ def test_kill_at_a_later_pass(home, project, case):
     for i in range(4):
         settled(home.skep("run", "--", "sh", "-c", f"echo {i} > f{i}", timeout=30), 125, 137)
     restart(home, None)
-    wait_for(lambda: all(s["state"] in ("stopped", "failed") for s in home.ps()), why="no row to hang")
+    wait_for(lambda: all(s["state"] in ("stopped", "failed") for s in home.ps()), 20, why="no row to hang")
     assert home.skep("run", "--", "echo", "next").ok().line == "next"
 
 

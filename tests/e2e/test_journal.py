@@ -4,11 +4,13 @@ import glob
 import hashlib
 import json
 import os
+import signal
 import subprocess
+import time
 
 import pytest
 
-from kit import wait_for
+from kit import find_procs, wait_for
 
 
 def path(home, sid):
@@ -198,3 +200,155 @@ def test_lines_are_bounded(home, skep):
     skep("exec", sid, "--", "true", *["x" * 100000] * 10).ok()
     assert max(len(x) for x in open(path(home, sid), "rb").read().split(b"\n")) < 64 << 10
     skep("log", sid, "--verify").ok()
+
+
+# -- what was refused --------------------------------------------------------------------------------------------
+def call(*args):
+    """Arguments of python3 that make one system call by its number and print the error's name."""
+    return ["/usr/bin/python3", "-c", "import ctypes, errno; libc = ctypes.CDLL(None, use_errno=True); "
+            f"print(libc.syscall(*{args!r}), errno.errorcode.get(ctypes.get_errno()))"]
+
+
+def denied(home, sid):
+    return [e for e in home.journal(sid) if e["type"] == "denied"]
+
+
+X86 = os.uname().machine == "x86_64"
+NR = {"mount": 165, "unshare": 272, "setns": 308, "socket": 41, "ioctl": 16, "personality": 135, "keyctl": 250, "bpf": 321, "perf_event_open": 298, "userfaultfd": 323,
+      "setgroups": 116, "clone": 56, "socketpair": 53} if X86 else {
+      "mount": 40, "unshare": 97, "setns": 268, "socket": 198, "ioctl": 29, "personality": 92, "keyctl": 219, "bpf": 280, "perf_event_open": 241, "userfaultfd": 282,
+      "setgroups": 159, "clone": 220, "socketpair": 199}
+NR.update(io_uring_setup=425, fsopen=430, clone3=435)
+REFUSED = [  # name, arguments, error, what is said of the arguments
+    ("mount", (b"none", b"/mnt", b"tmpfs", 0, 0), "EPERM", {"source": "none", "target": "/mnt", "type": "tmpfs", "flags": "0x0"}),
+    ("mount", (0, b"/\xff", 0, 4096, 0), "EPERM", {"target_b64": "L/8=", "flags": "0x1000"}),
+    ("mount", (8, 16, 24, 0, 0), "EPERM", {"flags": "0x0"}),
+    ("unshare", (0x10000000,), "EPERM", {"flags": "0x10000000"}),
+    ("clone", (0x10000011, 0, 0, 0, 0), "EPERM", {"flags": "0x10000011"}),
+    ("setns", (-1, 0x40000000), "EPERM", {"type": "0x40000000"}),
+    ("fsopen", (b"overlay", 0), "EPERM", {"type": "overlay"}),
+    ("socket", (38, 5, 0), "EAFNOSUPPORT", {"family": 38, "type": 5, "protocol": 0}),
+    ("socket", (16, 3, 9), "EPROTONOSUPPORT", {"family": 16, "type": 3, "protocol": 9}),
+    ("socketpair", (2, 1, 0, 0), "EAFNOSUPPORT", {"family": 2}),
+    ("ioctl", (0, 0x5412, 0), "EPERM", {"request": "0x5412"}),
+    ("personality", (0x400000,), "EPERM", {"persona": "0x400000"}),
+    ("keyctl", (0, -3, 0), "EPERM", {"operation": 0}),
+    ("bpf", (5, 0, 0), "EPERM", {"command": 5}),
+    ("perf_event_open", (0, 0, -1, -1, 0), "EPERM", {}),
+    ("userfaultfd", (1,), "EPERM", {}),
+    ("setgroups", (0, 0), "EPERM", {}),
+    ("io_uring_setup", (1, 0), "ENOSYS", {}),
+]
+
+
+def test_a_refused_call_is_recorded(home, skep):
+    sid = home.new()
+    for name, args, error, _ in REFUSED:
+        r = skep("exec", sid, "--", *call(NR[name], *args)).ok()
+        assert r.out.split() == ["-1", error], (name, r.out)
+    events = denied(home, sid)
+    starts = [e["exec"] for e in home.journal(sid) if e["type"] == "exec.start"]
+    assert [(e["name"], e["errno"]) for e in events] == [(n, e) for n, _, e, _ in REFUSED]
+    for e, (_, _, _, said), xid in zip(events, REFUSED, starts):
+        assert e["what"] == "syscall" and e["rule"] == "seccomp" and e["by"] == "workload"
+        assert said.items() <= e.get("args", {}).items(), e
+        assert e["pid"] > 1 and e["program"].startswith("python3") and e["command"] == "/usr/bin/python3" and e["exec"] == xid
+    skep("log", sid, "--verify").ok()
+    assert "denied" in skep("log", sid).ok().out
+
+
+def test_what_is_merely_absent_is_not_recorded(home, skep, project):
+    """Programs that look for new calls, start threads and so on leave no trace of it; nor does ordinary work."""
+    sid = home.new()
+    for nr in (NR["clone3"], 511, 600):
+        assert skep("exec", sid, "--", *call(nr, 0, 0)).ok().out.split() == ["-1", "ENOSYS"]
+    skep("exec", sid, "--", "sh", "-c", "make test && git status && ls -la / && id && date && env").ok()
+    skep("exec", sid, "--", "/usr/bin/python3", "-c", "import threading, socket, subprocess; threading.Thread(target=print).start(); subprocess.run(['true']); socket.create_server(('127.0.0.1', 0))").ok()
+    assert denied(home, sid) == []
+
+
+def test_a_refused_call_with_no_trace(home, skep):
+    sid = home.new("--no-trace")
+    r = skep("exec", sid, "--", *call(101 if X86 else 117, 16, 1, 0, 0)).ok()
+    assert r.out.split() == ["-1", "EPERM"]
+    (e,) = denied(home, sid)
+    assert e["name"] == "ptrace" and e["args"] == {"request": 16, "pid": 1}
+
+
+def test_a_refusal_names_the_exec_it_came_from(home, skep):
+    """Also from a grandchild, from a process in a session of its own, and from one whose parents are gone."""
+    sid = home.new()
+    unshare = " ".join(f"'{a}'" for a in call(NR["unshare"], 0x20000))
+    ways = (f"sh -c {json.dumps(unshare)}; sleep 3", f"setsid sh -c {json.dumps(unshare)}; sleep 3", f"(setsid sh -c {json.dumps('sleep 0.3; ' + unshare)} &) ; sleep 3")
+    xids = [skep("exec", "-d", sid, "--", "sh", "-c", w).ok().line for w in ways]
+    wait_for(lambda: len(denied(home, sid)) == len(ways), why="the denials")
+    assert sorted(e["exec"] for e in denied(home, sid)) == sorted(xids)
+    assert len({e["pid"] for e in denied(home, sid)}) == len(ways)
+    for x in xids:
+        skep("kill", x, "KILL")
+
+
+@pytest.mark.parametrize("user", ("root", "nobody", "no-such-user"))
+def test_a_refused_user_is_recorded(home, skep, user):
+    sid = home.new()
+    r = skep("exec", "-u", user, sid, "--", "true")
+    assert r.rc == 125 and len(r.err.splitlines()) == 1
+    (e,) = denied(home, sid)
+    assert e["what"] == "exec" and e["user"] == user and e["why"] and e["by"] == "skep-cell"
+    assert e["exec"] == next(x for x in home.journal(sid) if x["type"] == "exec.start")["exec"]
+
+
+FLOOD = """import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+n, wide = int(sys.argv[1]), int(sys.argv[2])
+for _ in range(wide):
+    if not os.fork():
+        for i in range(n):
+            if libc.syscall(%d, 0x20000) != -1 or ctypes.get_errno() != 1: os._exit(1)
+        os._exit(0)
+sys.exit(any(os.wait()[1] for _ in range(wide)))
+""" % NR["unshare"]
+
+
+def test_a_flood_of_refused_calls(home, skep):
+    """Every one is refused and counted; the journal stays small, the neighbour quick, and so does the cell itself."""
+    n, wide = 25000, 8
+    sid, neighbour = home.new(), home.new()
+    skep("exec", neighbour, "--", "true").ok()
+    xid = skep("exec", "-d", sid, "--", "/usr/bin/python3", "-c", FLOOD, str(n), str(wide)).ok().line
+    slowest = 0
+    while home.exec_row(xid)["state"] != "exited":
+        for box in (neighbour, sid):
+            start = time.monotonic()
+            skep("exec", box, "--", "true").ok()
+            slowest = max(slowest, time.monotonic() - start)
+    assert home.exec_row(xid)["status"] == 0
+    wait_for(lambda: sum(e.get("count", 1) for e in denied(home, sid)) == n * wide, why="the last count")
+    events = denied(home, sid)
+    counted = [e for e in events if "count" in e]
+    assert counted and all(e["calls"] == {"unshare": e["count"]} for e in counted)
+    assert denied(home, neighbour) == [] and slowest < 5
+    assert os.path.getsize(path(home, sid)) < 4 << 20
+    skep("log", sid, "--verify").ok()
+
+
+def test_refusals_counted_at_the_end_are_not_lost(home, skep):
+    r = skep("run", "--keep", "--name", "f", "--", "/usr/bin/python3", "-c", FLOOD, "200", "1")
+    assert r.rc == 0, r.err
+    assert sum(e.get("count", 1) for e in denied(home, "f")) == 200
+
+
+def test_no_supervisor_no_call(home, skep):
+    """One that is slow is waited for and then refuses; nothing goes on meanwhile."""
+    sid = home.new()
+    cell = home.cell_pid(sid)
+    xid = skep("exec", "-d", sid, "--", "/usr/bin/python3", "-c", f"import time; time.sleep(1); {call(NR['mount'], b'none', b'/mnt', b'tmpfs', 0, 0)[2]}").ok().line
+    os.kill(cell, signal.SIGSTOP)
+    try:
+        time.sleep(2)
+        assert find_procs("libc.syscall"), "it did not wait"
+    finally:
+        os.kill(cell, signal.SIGCONT)
+    wait_for(lambda: home.exec_row(xid)["state"] == "exited")
+    assert skep("logs", xid).ok().out.split() == ["-1", "EPERM"]
+    assert [e["name"] for e in denied(home, sid)] == ["mount"]

@@ -47,8 +47,11 @@ static void refuses(void **state)
 		{"{\"exec\":{\"argv\":[\"a\"],\"x\":1}}", ERR_INVALID},
 		{"{\"exec\":{\"argv_b64\":[\"AA==\"]}}", ERR_INVALID}, // a NUL
 		{"{\"exec\":{\"argv_b64\":[\"!\"]}}", ERR_INVALID},
-		{"{\"net\":\"open\"}", ERR_UNSUPPORTED},
-		{"{\"secrets\":[]}", ERR_UNSUPPORTED},
+		{"{\"net\":7}", ERR_INVALID},
+		{"{\"allow\":\"a.test\"}", ERR_INVALID},
+		{"{\"secrets\":[1]}", ERR_INVALID},
+		{"{\"remove\":[]}", ERR_INVALID}, // only where there is something to remove
+		{"{\"net\":\"open\",\"allow\":[\"a.test\"],\"secrets\":[\"A\"],\"ask\":true}", ERR_NONE},
 		{"{\"context\":\"k\"}", ERR_UNSUPPORTED},
 		{"{\"net\":\"none\"}", ERR_NONE},
 		{"{}", ERR_NONE},

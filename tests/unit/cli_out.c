@@ -131,7 +131,7 @@ static void test_create(void **state)
 	(void)state;
 	o.memory = 0; // asked for: not limited
 	assert_int_equal(request_check(&o, &e), 0);
-	assert_int_equal(request_create(&b, &o, &x, &e), 0);
+	assert_int_equal(request_create(&b, &o, &x, false, &e), 0);
 	auto_json json_t *j = json_read(b.p, b.n, &e);
 	assert_non_null(j);
 	assert_string_equal(json_str(j, "profile"), "root");
@@ -168,13 +168,13 @@ static void test_create_refused(void **state)
 	refused((struct create_opts){UNSET, .workspace_path = "rel"});
 	refused((struct create_opts){UNSET, .empty = true, .repo = "/tmp"});
 	struct create_opts o = {UNSET, .mounts = (char *[]){gone, NULL}};
-	assert_int_equal(request_create(&b, &o, NULL, &e), -1);
+	assert_int_equal(request_create(&b, &o, NULL, false, &e), -1);
 	assert_int_equal(e.kind, ERR_NOT_FOUND);
 	o = (struct create_opts){UNSET, .repo = gone};
-	assert_int_equal(request_create(&b, &o, NULL, &e), -1);
+	assert_int_equal(request_create(&b, &o, NULL, false, &e), -1);
 	assert_int_equal(e.kind, ERR_NOT_FOUND);
 	o = (struct create_opts){UNSET, .mounts = (char *[]){rel, NULL}};
-	assert_int_equal(request_create(&b, &o, NULL, &e), -1);
+	assert_int_equal(request_create(&b, &o, NULL, false, &e), -1);
 }
 
 static void repo_is_sent_as(const char *given, const char *sent)
@@ -182,7 +182,7 @@ static void repo_is_sent_as(const char *given, const char *sent)
 	struct err e;
 	struct create_opts o = {UNSET, .repo = given};
 	auto_buf struct buf b = BUF_INIT(1 << 20);
-	assert_int_equal(request_create(&b, &o, NULL, &e), 0);
+	assert_int_equal(request_create(&b, &o, NULL, false, &e), 0);
 	auto_json json_t *j = json_read(b.p, b.n, &e);
 	assert_string_equal(json_str(j, "repo"), sent);
 }

@@ -7,11 +7,13 @@
 #include "isolate/landlock.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -150,6 +152,36 @@ static void test_scopes(void **state)
 	run_child(scope_child);
 }
 
+// The scopes alone leave files and mounts as they were.
+static void scopes_only_child(void)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX, .sun_path = "\0skep-unit-landlock"};
+	struct err e;
+	if (chdir(top) || caps_no_new_privs(&e) || landlock_enter_scopes(landlock_abi(), &e))
+		_exit(98);
+	auto_fd int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	WANT(connect(s, (struct sockaddr *)&a, sizeof a.sun_family + 19) && errno == EPERM);
+	WANT(kill(getppid(), 0) && errno == EPERM);
+	WANT(!try_open("hidden/file", O_RDWR));
+	WANT(unshare(CLONE_NEWUSER | CLONE_NEWNS) || !mount("skep", "ro", "tmpfs", 0, NULL));
+	_exit(0);
+}
+
+static void test_scopes_only(void **state)
+{
+	struct err e = {0};
+	(void)state;
+	assert_int_equal(landlock_enter_scopes(LANDLOCK_SCOPES - 1, &e), -1);
+	assert_int_equal(e.kind, ERR_UNSUPPORTED);
+	if (landlock_abi() < LANDLOCK_SCOPES)
+		skip();
+	struct sockaddr_un a = {.sun_family = AF_UNIX, .sun_path = "\0skep-unit-landlock"};
+	auto_fd int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(s, (struct sockaddr *)&a, sizeof a.sun_family + 19), 0);
+	assert_int_equal(listen(s, 1), 0);
+	run_child(scopes_only_child);
+}
+
 static void test_devices(void **state)
 {
 	(void)state;
@@ -195,7 +227,8 @@ static void test_bad_rule(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_files),	cmocka_unit_test(test_scopes),	 cmocka_unit_test(test_devices),
+		cmocka_unit_test(test_files),	cmocka_unit_test(test_scopes),	 cmocka_unit_test(test_scopes_only),
+		cmocka_unit_test(test_devices),
 		cmocka_unit_test(test_old_abi), cmocka_unit_test(test_bad_rule),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);

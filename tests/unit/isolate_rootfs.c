@@ -41,7 +41,8 @@ static void nothing_of_the_system_is_writable(void **state)
 	(void)state;
 	struct rootfs_host h = host();
 	struct plan p = {0};
-	rootfs_skeleton(&h, PROFILE_USER, false, &p);
+	rootfs_system(&h, PROFILE_USER, false, &p);
+	rootfs_kernel(false, &p);
 	for (size_t i = 0; i < p.n; i++)
 		if (p.ops[i].kind == MOUNT_BIND)
 			assert_false(p.ops[i].flags & MF_WRITE);
@@ -123,7 +124,7 @@ static void masks_come_after_what_they_mask(void **state)
 	s.mounts = xcalloc(2, sizeof *s.mounts);
 	s.mounts[0] = (struct cell_mount){xstrdup("/home/a/.cargo"), xstrdup("/home/a/.cargo"), false};
 	s.mounts[1] = (struct cell_mount){xstrdup(""), xstrdup("/home/a/.cargo/credentials.toml"), false};
-	rootfs_place(&h, &s, &p);
+	rootfs_place(&h, &s, false, &p);
 	const struct mount_op *bind = find(&p, MOUNT_BIND, "home/a/.cargo");
 	const struct mount_op *mask = find(&p, MOUNT_MASK, "home/a/.cargo/credentials.toml");
 	assert_true(bind && mask && bind < mask);

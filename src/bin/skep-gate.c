@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// skep-gate            the gate of one cell: started by skep-cell with its channel on descriptor 3
+// skep-gate --make-ca [NAME]   prints a new certificate authority for a sandbox: certificate, then key, PEM
+#include "base/log.h"
+#include "gate/ca.h"
+#include "gate/gate.h"
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define CHANNEL 3
+
+static int make_ca(const char *name)
+{
+	struct err e;
+	const struct rlimit none = {0, 0};
+	setrlimit(RLIMIT_CORE, &none);
+	if (!ca_print(name, &e))
+		return 0;
+	fprintf(stderr, "skep-gate: %s\n", e.msg);
+	return 1;
+}
+
+int main(int argc, char **argv)
+{
+	struct err e;
+	struct stat st;
+	log_init("skep-gate", LOG_WARN);
+	if (argc >= 2 && argc <= 3 && !strcmp(argv[1], "--make-ca"))
+		return make_ca(argc == 3 ? argv[2] : "");
+	if (argc != 1 || fstat(CHANNEL, &st) || !S_ISSOCK(st.st_mode)) {
+		fprintf(stderr, "skep-gate is started by skep-cell\n");
+		return 2;
+	}
+	signal(SIGPIPE, SIG_IGN);
+	fcntl(CHANNEL, F_SETFD, FD_CLOEXEC);
+	int rc = gate_run(CHANNEL, &e);
+	if (rc)
+		log_line(LOG_ERROR, "%s", e.msg);
+	_exit(rc ? 1 : 0); // no exit handlers: nothing of ours or of a library's is worth running sealed
+}

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cell/mold.h"
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "cell/cell_int.h"
+#include "isolate/contain.h"
+#include "isolate/net.h"
+#include "model/msg.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#define MOLD_NAMESPACES (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET)
+#define CELL_NAMESPACES (CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS)
+#define WAIT_MS 2000
+
+// --- the process that keeps it ---
+
+static _Noreturn void hatch(struct contain *c, struct chan *mold, int fd)
+{
+	struct chan ch;
+	struct err e;
+	close(mold->fd);
+	net_sockets_close(&c->net);
+	signal(SIGCHLD, SIG_DFL);
+	prctl(PR_SET_NAME, "skep-cell");
+	chan_init(&ch, fd);
+	if (fault(FAULT_CELL_PREPARE, &e) || contain_enter(c, &e)) {
+		err_wrap(&e, "prepare a cell");
+		slot_give_up(&ch, &e);
+	}
+	slot_serve(c, &ch);
+}
+
+static void answer_clone(struct contain *c, struct chan *ch, struct frame *f)
+{
+	auto_fd int fd = take_fd(&f->fd), pidfd = -1;
+	auto_buf struct buf b = BUF_INIT(16);
+	struct err e;
+	pid_t pid = (pid_t)syscall(SYS_clone, CELL_NAMESPACES | CLONE_PIDFD | SIGCHLD, 0, &pidfd, 0, 0);
+	if (!pid)
+		hatch(c, ch, take_fd(&fd));
+	if (pid < 0) {
+		err_sys(&e, "new namespaces (see: skep doctor)");
+		slot_give_up(ch, &e);
+	}
+	wire_u32(&b, (uint32_t)pid);
+	slot_send_sockets(ch, &c->net);
+	chan_send_fd(ch, M_OK, 0, b.p, b.n, pidfd);
+}
+
+static void keep(const struct cell *cell, int fd)
+{
+	struct contain c = slot_contain(cell);
+	int trees[TREES_MAX], n;
+	struct chan ch;
+	struct frame f;
+	struct err e;
+	chan_init(&ch, fd);
+	prctl(PR_SET_NAME, "skep-mold");
+	n = slot_recv_trees(&ch, trees, TREES_MAX, &e); // after them maps and cgroup are in place
+	if (n < 0)
+		_exit(1);
+	if (contain_mold(&c, trees, n, &e)) {
+		err_wrap(&e, "prepare a place");
+		slot_give_up(&ch, &e);
+	}
+	while (n)
+		close(trees[--n]);
+	signal(SIGCHLD, SIG_IGN); // the supervisor watches the cell
+	chan_send(&ch, M_OK, 0, 0, NULL, 0);
+	while (!chan_recv(&ch, &f, &e)) {
+		if (f.type == M_CLONE && f.fd >= 0)
+			answer_clone(&c, &ch, &f);
+		else if (f.type == M_FIT)
+			chan_send(&ch, net_untouched(-1, &e) == 1 ? M_OK : M_ERR, 0, 0, NULL, 0);
+		else
+			break;
+	}
+	_exit(0); // nobody has the other end
+}
+
+// --- supervisor ---
+
+// Its answer: M_OK, or what went wrong in it.
+static int answer(struct cell *c, struct frame *f, struct err *e)
+{
+	do {
+		if (chan_recv(&c->mold.chan, f, e))
+			return err_set(e, ERR_SYSTEM, "the cell died while it was prepared");
+		if (f->type == M_SOCKET)
+			slot_take_socket(&c->net, f);
+	} while (f->type == M_SOCKET);
+	if (f->type == M_OK)
+		return 0;
+	struct wire w = {.p = f->p, .n = f->n};
+	uint32_t kind = wire_get_u32(&w), sys = wire_get_u32(&w);
+	auto_free char *msg = wire_get_str(&w);
+	err_set(e, kind && !w.bad ? (enum err_kind)kind : ERR_BUG, "%s", msg ? msg : "unexpected message while preparing");
+	e->sys = (int)sys;
+	return -1;
+}
+
+static int change_times(const char *layer, struct timespec out[2], struct err *e)
+{
+	static const char *const parts[] = {"ws", "home"};
+	auto_fd int dir = fs_open(AT_FDCWD, layer, O_RDONLY | O_DIRECTORY, 0, e);
+	for (int i = 0; i < 2 && dir >= 0; i++) {
+		struct stat st;
+		if (fstatat(dir, parts[i], &st, AT_SYMLINK_NOFOLLOW))
+			return err_sys(e, "%s/%s", layer, parts[i]);
+		out[i] = st.st_ctim;
+	}
+	return dir < 0 ? -1 : 0;
+}
+
+int mold_make(struct cell *c, struct err *e)
+{
+	pid_t pid;
+	struct frame f;
+	if (slot_clone(c, MOLD_NAMESPACES, keep, &c->mold.chan, &pid, e) || answer(c, &f, e))
+		return -1;
+	c->mold.pidfd = loop_pidfd(pid, e);
+	return c->mold.pidfd < 0 ? -1 : change_times(c->fresh_layer, c->mold.made, e);
+}
+
+int mold_cell(struct cell *c, struct err *e)
+{
+	int sv[2];
+	struct frame f;
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv))
+		return err_sys(e, "socketpair");
+	chan_init(&c->init, sv[0]);
+	bool sent = chan_send_fd(&c->mold.chan, M_CLONE, 0, NULL, 0, sv[1]);
+	close(sv[1]);
+	if (!sent || answer(c, &f, e))
+		return sent ? -1 : err_set(e, ERR_SYSTEM, "the mold of the cell is gone");
+	struct wire w = {.p = f.p, .n = f.n};
+	c->init_pid = (pid_t)wire_get_u32(&w);
+	c->init_pidfd = take_fd(&f.fd);
+	return c->init_pidfd < 0 ? err_set(e, ERR_BUG, "no descriptor of the cell's process came") : 0;
+}
+
+void mold_leave(struct cell *c)
+{
+	if (c->mold.chan.fd >= 0)
+		chan_close(&c->mold.chan);
+	close_fd(&c->mold.pidfd);
+	close_fd(&c->back);
+}
+
+static bool is_as_it_was(struct cell *c)
+{
+	struct timespec now[2];
+	struct frame f;
+	struct err e;
+	struct timeval wait = {.tv_sec = 1};
+	if (c->limits_changed || change_times(c->ending_layer, now, &e) || memcmp(now, c->mold.made, sizeof now))
+		return false;
+	setsockopt(c->mold.chan.fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
+	return chan_send(&c->mold.chan, M_FIT, 0, 0, NULL, 0) && !answer(c, &f, &e);
+}
+
+static void wait_for_end(int pidfd)
+{
+	struct pollfd p = {.fd = pidfd, .events = POLLIN};
+	while (pidfd >= 0 && poll(&p, 1, WAIT_MS) < 0 && errno == EINTR)
+		;
+}
+
+static bool send_mold(struct cell *c, const char *layer)
+{
+	struct chan to;
+	auto_fd int lock = open(layer, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	auto_buf struct buf b = BUF_INIT(FRAME_MAX);
+	if (lock < 0 || flock(lock, LOCK_EX | LOCK_NB))
+		return false;
+	wire_u32(&b, c->seat.n);
+	wire_str(&b, layer);
+	wire_u64(&b, c->base_dev);
+	wire_u64(&b, c->base_ino);
+	for (int i = 0; i < 2; i++) {
+		wire_u64(&b, (uint64_t)c->mold.made[i].tv_sec);
+		wire_u64(&b, (uint64_t)c->mold.made[i].tv_nsec);
+	}
+	buf_add(&b, c->place->p, c->place->n);
+	chan_init(&to, take_fd(&c->back));
+	bool ok = chan_send_fd(&to, M_MOLD, 0, NULL, 0, c->mold.chan.fd) && chan_send_fd(&to, M_MOLD, 1, NULL, 0, c->mold.pidfd) &&
+		  chan_send_fd(&to, M_MOLD, 2, NULL, 0, lock) && chan_send_fd(&to, M_MOLD, 3, b.p, b.n, c->seat.lock);
+	chan_close(&to);
+	return ok;
+}
+
+bool mold_give_back(struct cell *c)
+{
+	if (c->mold.chan.fd < 0)
+		return false;
+	if (c->back >= 0 && c->told && is_as_it_was(c)) {
+		const char *slash = strrchr(c->ending_layer, '/');
+		auto_free char *layer = xasprintf("%.*s/.fresh-%s", (int)(slash - c->ending_layer), c->ending_layer,
+						  slash + strlen("/.ending-"));
+		if (!rename(c->ending_layer, layer) && send_mold(c, layer))
+			return true;
+	}
+	close_fd(&c->mold.chan.fd);
+	wait_for_end(c->mold.pidfd); // it has the layer mounted
+	return false;
+}
+
+// --- nursery ---
+
+int mold_read(struct frame *f, struct mold *m, struct err *e)
+{
+	struct wire w = {.p = f->p, .n = f->n};
+	int *const into[] = {&m->chan.fd, &m->pidfd, &m->lock, &m->seat.lock};
+	if (f->type != M_MOLD || f->id >= countof(into) || f->fd < 0 || *into[f->id] >= 0)
+		return err_set(e, ERR_INVALID, "malformed mold");
+	*into[f->id] = take_fd(&f->fd);
+	if (f->id + 1 < countof(into))
+		return 0;
+	m->seat.n = wire_get_u32(&w);
+	m->layer = wire_get_str(&w);
+	m->base_dev = (dev_t)wire_get_u64(&w);
+	m->base_ino = (ino_t)wire_get_u64(&w);
+	for (int i = 0; i < 2; i++) {
+		m->made[i].tv_sec = (time_t)wire_get_u64(&w);
+		m->made[i].tv_nsec = (long)wire_get_u64(&w);
+	}
+	if (w.bad || !m->layer || m->chan.fd < 0 || m->pidfd < 0 || m->lock < 0)
+		return err_set(e, ERR_INVALID, "malformed mold");
+	m->place = xcalloc(1, w.n + 1);
+	memcpy(m->place, w.p, w.n);
+	m->place_n = w.n;
+	m->since_ms = clock_ms();
+	return 1;
+}
+
+bool mold_fits(const struct mold *m, const void *place, size_t n)
+{
+	struct pollfd p = {.fd = m->pidfd, .events = POLLIN};
+	return m->place_n == n && !memcmp(m->place, place, n) && !poll(&p, 1, 0);
+}
+
+void mold_close_fds(struct mold *m)
+{
+	close_fd(&m->chan.fd);
+	close_fd(&m->pidfd);
+	close_fd(&m->lock);
+	close_fd(&m->seat.lock);
+}
+
+static void end(struct mold *m)
+{
+	struct err e;
+	wait_for_end(m->pidfd); // it has the layer mounted
+	if (fs_remove_tree(AT_FDCWD, m->layer, &e))
+		log_line(LOG_WARN, "%s", e.msg);
+}
+
+void mold_drop(struct mold *m, bool beside)
+{
+	close_fd(&m->chan.fd);
+	if (m->layer && !beside) {
+		end(m);
+	} else if (m->layer && !fork()) {
+		end(m);
+		_exit(0);
+	}
+	mold_close_fds(m);
+	free(m->layer);
+	free(m->place);
+	free(m);
+}

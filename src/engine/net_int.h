@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inside the engine: what a sandbox may reach.
+//
+//   policy.c  from everybody's rules to one policy, and requests to change them
+//   net.c     what a cell's gate is told, at its start and while it lives
+//   secret.c  sealed values                 ask.c    held connections and their answers
+//   trust.c   project files, user and site configuration
+//   ca.c      a sandbox's own certificate authority, made by a child
+#pragma once
+#include "engine/engine_int.h"
+#include "model/project.h"
+
+#define SECRET_MAX (64u << 10) // bytes of a value
+
+// policy.c
+// Everybody's rules for a sandbox with this row (may be NULL) on this directory (may be NULL). A secret that has no
+// placeholder yet gets one in `row`, if there is one. notices (owned lines, may be NULL): what was left out and why.
+int policy_make(struct engine *g, struct net_row *row, const char *repo, struct policy *out, char ***notices,
+		struct err *e) MUST_USE;
+int net_request_check(struct engine *g, const struct net_request *n, struct err *e) MUST_USE;
+bool net_request_apply(struct net_row *row, const struct net_request *n); // checked before; false when it says nothing
+bool policy_allows_any(const struct policy *p);
+bool policy_opens_any(const struct policy *p); // a CA is needed
+
+// net.c
+int net_settle(struct box *b, struct err *e) MUST_USE; // the policy can be made; every secret has its placeholder
+// Starts the holder's cell, once all that the spec needs is there: at once, or later from the loop. Failures come as
+// the watcher's up().
+void net_start_cell(struct box *b, const struct task *t, bool maintenance);
+void net_fill(struct box *b, struct cell_net *out); // what net_settle found; for the spec
+char **net_env(struct box *b); // owned: NAME=placeholder of each secret it has
+void net_save(struct box *b);  // the row, with the next commit
+void net_up(struct box *b);    // the cell is up: what changed meanwhile is told
+void net_down(struct box *b);  // it is gone
+void net_done(struct box *b, bool quiet); // quiet: nobody is answered any more
+// Tells live cells anew. which NULL = all. d is called when each has answered; the first failure is told.
+void net_push(struct engine *g, bool (*which)(const struct box *b, const void *arg), const void *arg, struct done d);
+
+// secret.c
+const struct secret_row *secret_find(const struct engine *g, const char *name);
+int secret_value(struct engine *g, const char *name, struct buf *out, struct err *e) MUST_USE; // the caller wipes
+struct seal *engine_seal(struct engine *g, struct err *e) MUST_USE;
+void secret_used(struct engine *g, const char *name);
+int secrets_load(struct engine *g, struct err *e) MUST_USE;
+void secrets_free(struct engine *g);
+
+// trust.c
+// What one file says of the network. Borrowed; all NULL when there is no such file or it does not count.
+struct said {
+	const struct net_part *net; // NULL = nothing
+	char *const *secrets;
+};
+struct layers {
+	struct said site, user, project;
+	struct project *own; // what `project` is borrowed from
+};
+// phase: NULL = agent. notices: lines are added when a part of the project's file is left out.
+int layers_read(struct engine *g, const char *repo, const char *phase, struct layers *out, char ***notices, struct err *e) MUST_USE;
+void layers_done(struct layers *l);
+// What the user's and the site's configuration say of a new sandbox: where the request has the default, the user's; never
+// more than the site's.
+int config_apply(struct engine *g, struct create *c, struct err *e) MUST_USE;
+int config_gate(struct engine *g, struct cell_net *n, struct err *e) MUST_USE; // its resolver and ca_file
+int trust_load(struct engine *g, struct err *e) MUST_USE;
+void trust_free(struct engine *g);
+
+// ca.c
+// Makes a CA and calls then(b, error or NULL) from the loop, unless the box is gone by then.
+int ca_make(struct box *b, void (*then)(struct box *b, const struct err *e), struct err *e) MUST_USE;
+int ca_key(struct box *b, struct buf *out, struct err *e) MUST_USE; // PEM; the caller wipes
+void ca_free_all(struct engine *g);
+
+// ask.c
+void ask_events_init(struct box *b);
+void asks_clear(struct box *b);

@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gate/conn.h"
+
+#include "base/clock.h"
+#include "base/jsonw.h"
+#include "base/mem.h"
+#include "gate/conn_int.h"
+#include "gate/dns.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/netfilter_ipv4.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ACCEPTS 32	// before others get their turn
+#define RELISTEN_MS 100 // when the kernel has no descriptor for us
+
+// --- accepting ---
+
+static void listen_again(struct gate *g)
+{
+	bool on = g->n_conns < GATE_CONNS && g->n_heads < GATE_HEADS && !g->relisten.at_ms;
+	if (on == g->listening)
+		return;
+	g->listening = on;
+	loop_mod(&g->loop, &g->listener, on ? LOOP_IN : 0);
+}
+
+static void on_relisten(struct timer *t)
+{
+	listen_again(container_of(t, struct gate, relisten));
+}
+
+// Every place is taken, and whoever holds one may do so on purpose: who has said nothing for a while leaves.
+static void on_crowded(struct timer *t)
+{
+	struct gate *g = container_of(t, struct gate, crowded);
+	struct conn *next;
+	for (struct conn *c = g->conns; c; c = next) {
+		next = c->next;
+		if (c->own->in_head && !c->own->judging.ask && clock_ms() - c->started_ms >= GATE_CROWDED_MS)
+			conn_refuse(c, "connect", "no first bytes in time, and others wait");
+	}
+	if (g->n_heads >= GATE_HEADS)
+		timer_set(&g->loop, t, GATE_CROWDED_MS / 4);
+}
+
+void conn_set_head(struct conn *c, bool in_head)
+{
+	if (c->own->in_head == in_head)
+		return;
+	c->own->in_head = in_head;
+	c->g->n_heads += in_head ? 1 : (size_t)-1;
+	if (c->g->n_heads >= GATE_HEADS && !c->g->crowded.at_ms)
+		timer_set(&c->g->loop, &c->g->crowded, GATE_CROWDED_MS);
+	listen_again(c->g);
+}
+
+// --- ending ---
+
+static void conn_drop(void *p)
+{
+	struct conn *c = p;
+	struct conn_own *o = c->own;
+	buf_done(&o->head);
+	free(o->why);
+	free(o->error);
+	free(c->sni);
+	free(c->rule);
+	free(c->exec);
+	free(c->command);
+	free(o);
+	free(c);
+}
+
+static void tell_end(struct conn *c)
+{
+	auto_buf struct buf b = BUF_INIT(16 << 10);
+	struct jsonw w = {.b = &b};
+	jw_kstr(&w, "verdict", verdict_name(c->own->verdict));
+	jw_kstr(&w, "rule", c->rule);
+	jw_kbool(&w, "tls", c->tls);
+	jw_kstr(&w, "sni", c->sni);
+	jw_ku64(&w, "bytes_in", c->bytes_in);
+	jw_ku64(&w, "bytes_out", c->bytes_out);
+	jw_ku64(&w, "ms", clock_ms() - c->started_ms);
+	jw_kstr(&w, "error", c->own->error);
+	gate_event(c->g, c, "net.request", &b);
+}
+
+static void conn_gone(struct conn *c)
+{
+	struct gate *g = c->g;
+	struct conn_own *o = c->own;
+	if (!c->requests)
+		tell_end(c);
+	conn_set_head(c, false);
+	timer_clear(&g->loop, &o->timer);
+	if (o->synthetic)
+		dns_names_release(dns_table(g), o->synthetic);
+	*c->link = c->next;
+	if (c->next)
+		c->next->link = c->link;
+	g->n_conns--;
+	listen_again(g);
+	loop_bury(&g->loop, c, conn_drop);
+}
+
+// The sockets are closed. The event waits a moment for the name of the command.
+static void conn_end(struct conn *c)
+{
+	struct conn_own *o = c->own;
+	judging_done(&o->judging);
+	dialing_cancel(&o->dialing);
+	if (o->pass)
+		pass_free(take(&o->pass), o->verdict == VERDICT_DENY || o->error ? PASS_RESET : PASS_CLOSE);
+	conn_set_head(c, false);
+	buf_done(&o->head);
+	o->over = true;
+	if (o->who_pending)
+		timer_set(&c->g->loop, &o->timer, GATE_WHO_MS);
+	else
+		conn_gone(c);
+}
+
+void conn_closed(struct conn *c)
+{
+	conn_end(c);
+}
+
+void conn_end_error(struct conn *c, const char *error)
+{
+	free(c->own->error);
+	c->own->error = error ? xstrdup(error) : NULL;
+	conn_end(c);
+}
+
+static void refuse_now(struct conn *c)
+{
+	struct conn_own *o = c->own;
+	const char *rule = c->rule;
+	gate_denied(c->g, c, o->what, o->why, rule);
+	conn_end(c);
+}
+
+// The client stays connected until it is known who it is: its socket is what the answer is found by.
+void conn_refuse(struct conn *c, const char *what, const char *why)
+{
+	struct conn_own *o = c->own;
+	if (o->what)
+		return;
+	o->what = what;
+	o->why = xstrdup(why);
+	o->verdict = VERDICT_DENY;
+	dialing_cancel(&o->dialing);
+	if (!o->who_pending) {
+		refuse_now(c);
+		return;
+	}
+	pass_listen(o->pass, false);
+	timer_set(&c->g->loop, &o->timer, GATE_WHO_MS);
+}
+
+static void on_pass_end(struct conn *c, const char *error)
+{
+	if (c->own->what) // it would not wait for the refusal
+		refuse_now(c);
+	else
+		conn_end_error(c, error);
+}
+
+static const struct pass_calls calls = {head_read, on_pass_end};
+
+static void on_verdict(struct judging *j, enum verdict v)
+{
+	struct conn *c = j->c;
+	free(c->rule);
+	c->rule = take(&j->rule);
+	if (v == VERDICT_ALLOW)
+		head_start(c);
+	else
+		conn_refuse(c, "connect", j->why);
+}
+
+static void on_timer(struct timer *t)
+{
+	struct conn *c = container_of(t, struct conn_own, timer)->c;
+	struct conn_own *o = c->own;
+	o->who_pending &= !o->what && !o->over; // then it was the answer that took too long
+	if (o->over)
+		conn_gone(c);
+	else if (o->what)
+		refuse_now(c);
+	else
+		conn_refuse(c, "connect", "no first bytes in time");
+}
+
+// --- a new one ---
+
+static void ask_who(struct conn *c)
+{
+	auto_buf struct buf b = BUF_INIT(64);
+	wire_u32(&b, c->source_port);
+	c->own->who_pending = chan_send_buf(&c->g->cell, M_WHO, c->id, &b);
+}
+
+// What the client dialled: the socket's own address where the listener takes all of the net, or what was redirected.
+static void find_dialled(int fd, union addr *out)
+{
+	socklen_t n = sizeof *out;
+	*out = (union addr){0};
+	if (!getsockname(fd, &out->sa, &n) && out->sa.sa_family == AF_INET &&
+	    (ntohl(out->v4.sin_addr.s_addr) ^ DNS_NET) >> DNS_NET_BITS == 0)
+		return;
+	n = sizeof out->v4;
+	if (getsockopt(fd, SOL_IP, SO_ORIGINAL_DST, &out->v4, &n))
+		out->sa.sa_family = 0;
+}
+
+static struct conn *conn_new(struct gate *g, int fd)
+{
+	struct conn *c = xcalloc(1, sizeof *c);
+	struct conn_own *o = xcalloc(1, sizeof *o);
+	union addr peer = {0};
+	socklen_t n = sizeof peer;
+	int on = 1;
+	*o = (struct conn_own){.c = c, .timer.fn = on_timer};
+	o->judging = (struct judging){.fn = on_verdict, .quiet = true};
+	c->g = g;
+	c->own = o;
+	c->id = ++g->last_id ? g->last_id : ++g->last_id;
+	c->started_ms = clock_ms();
+	if (!getpeername(fd, &peer.sa, &n) && peer.sa.sa_family == AF_INET)
+		c->source_port = ntohs(peer.v4.sin_port);
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+	o->pass = pass_new(c, fd, &calls);
+	c->next = g->conns;
+	if (c->next)
+		c->next->link = &c->next;
+	c->link = &g->conns;
+	g->conns = c;
+	g->n_conns++;
+	conn_set_head(c, true);
+	return c;
+}
+
+static void conn_accept(struct gate *g, int fd)
+{
+	union addr to;
+	struct conn *c = conn_new(g, fd);
+	find_dialled(fd, &to);
+	uint32_t address = to.sa.sa_family == AF_INET ? ntohl(to.v4.sin_addr.s_addr) : 0;
+	const struct host_name *name = dns_names_find(dns_table(g), address);
+	c->port = ntohs(to.v4.sin_port);
+	ask_who(c);
+	if (!name) {
+		addr_print(&to, c->address);
+		conn_refuse(c, "connect", "this address stands for no name");
+		return;
+	}
+	c->host = *name;
+	c->own->synthetic = address;
+	dns_names_hold(dns_table(g), address);
+	enum verdict v = gate_judge(c, &c->own->judging, NULL, NULL);
+	if (v == VERDICT_ASK)
+		pass_listen(c->own->pass, false);
+	else
+		on_verdict(&c->own->judging, v);
+}
+
+static void on_accept(struct watch *w, uint32_t events)
+{
+	struct gate *g = container_of(w, struct gate, listener);
+	(void)events;
+	for (int i = 0; i < ACCEPTS && g->listening; i++) {
+		int fd = accept4(w->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd >= 0) {
+			conn_accept(g, fd);
+			continue;
+		}
+		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+			timer_set(&g->loop, &g->relisten, RELISTEN_MS);
+			listen_again(g);
+		}
+		return;
+	}
+}
+
+int conn_serve(struct gate *g, int fd, struct err *e)
+{
+	auto_fd int own = fd;
+	g->listener.fn = on_accept;
+	g->relisten.fn = on_relisten;
+	g->crowded.fn = on_crowded;
+	if (fcntl(own, F_SETFL, O_NONBLOCK))
+		return err_sys(e, "make the listener non-blocking");
+	if (loop_add(&g->loop, &g->listener, own, LOOP_IN, e))
+		return -1;
+	take_fd(&own);
+	g->listening = true;
+	return 0;
+}
+
+// --- told from outside ---
+
+void conn_who(struct gate *g, const struct frame *f)
+{
+	struct wire w = {f->p, f->n, false};
+	struct conn *c = g->conns;
+	while (c && c->id != f->id)
+		c = c->next;
+	if (!c || !c->own->who_pending)
+		return;
+	c->own->who_pending = false;
+	c->pid = wire_get_u32(&w);
+	c->exec = wire_get_str(&w);
+	c->command = wire_get_str(&w);
+	if (c->own->over)
+		conn_gone(c);
+	else if (c->own->what)
+		refuse_now(c);
+}
+
+static const char *no_longer(const struct conn *c, const struct rule **why)
+{
+	const struct policy *p = &c->g->policy;
+	struct err e;
+	union addr named;
+	enum verdict v = policy_judge(p, &(struct request){&c->host, c->port, NULL, NULL}, why);
+	if (v != VERDICT_ALLOW && !(v == VERDICT_ASK && c->answered))
+		return "the new policy does not allow it";
+	if (!c->own->opened && c->own->head_seen && policy_opens(p, &c->host, c->port))
+		return "the new policy wants it opened";
+	const char *address = policy_address(p, &c->host, c->port);
+	if (c->upstream.sa.sa_family && addr_not_public(&c->upstream) &&
+	    (!address || addr_parse(address, 0, &named, &e) || !addr_equal(&named, &c->upstream)))
+		return "the new policy does not name its address";
+	return NULL;
+}
+
+void conn_policy(struct gate *g)
+{
+	struct conn *next;
+	for (struct conn *c = g->conns; c; c = next) {
+		struct conn_own *o = c->own;
+		const struct rule *why = NULL;
+		next = c->next;
+		const char *no = o->over || o->what || o->judging.ask ? NULL : no_longer(c, &why);
+		if (!no)
+			continue;
+		o->verdict = VERDICT_DENY;
+		if (!o->opened) {
+			conn_refuse(c, "policy", no);
+			continue;
+		}
+		gate_denied(g, c, "policy", no, c->rule);
+		c->stop(c, no);
+	}
+}
+
+void conn_end_all(struct gate *g)
+{
+	struct conn *next;
+	for (struct conn *c = g->conns; c; c = next) {
+		next = c->next;
+		c->own->who_pending = false; // the answer has no way to come
+		if (c->own->over)
+			conn_gone(c);
+		else if (c->own->opened)
+			c->stop(c, "the sandbox ended");
+		else
+			conn_end_error(c, "the sandbox ended");
+	}
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// conn.c and head.c: what the gate knows of a connection that opened ones do not.
+#pragma once
+#include "gate/gate_int.h"
+
+struct conn_own {
+	struct conn *c;
+	struct pass *pass; // NULL once opened or over
+	struct judging judging;
+	struct dialing dialing;
+	struct buf head;
+	struct timer timer; // for the head; then for M_WHO's answer
+	uint32_t synthetic; // address held in the resolver's table, 0 = none
+	enum verdict verdict;
+	bool in_head, who_pending, head_seen, opened, over;
+	const char *what; // being refused: as in the event
+	char *why, *error;
+};
+
+// conn.c
+void conn_set_head(struct conn *c, bool in_head);	// counts it among those whose first bytes are awaited
+void conn_end_error(struct conn *c, const char *error); // NULL: an ordinary end
+// Tells of it, resets it; both at once, or when M_WHO is answered: c may be gone afterwards.
+void conn_refuse(struct conn *c, const char *what, const char *why);
+
+// head.c
+void head_start(struct conn *c); // it is allowed: waits for its first bytes
+void head_read(struct conn *c);	 // there are some

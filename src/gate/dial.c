@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+// "Where to": from a connection's name to a connected socket. Each address is judged here, and the socket is connected
+// to that very address: there is no second resolution between the look and the use. A rule that names an address is the
+// user's word and is taken as it is; nothing is resolved then.
+//
+// Addresses are tried one after the other, the next one already when the last has not answered within STAGGER_MS.
+#include "gate/gate_int.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+#include "gate/resolve.h"
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define STAGGER_MS 300
+
+struct attempt {
+	struct watch w;
+	struct dial *dial;
+	union addr a;
+};
+
+struct dial {
+	struct gate *g;
+	struct dialing *d;
+	struct resolving resolving;
+	union addr list[RESOLVE_ADDRESSES];
+	size_t n, next; // next: of list, not tried yet
+	struct attempt tries[GATE_ADDRESSES];
+	size_t n_tries;
+	struct timer stagger, deadline;
+	struct err err; // why it failed so far
+};
+
+static void dial_drop(void *p)
+{
+	free(p);
+}
+
+// Leaves nothing behind; an attempt that won was taken out before.
+static void dial_end(struct dial *d)
+{
+	struct loop *l = &d->g->loop;
+	resolving_cancel(&d->resolving);
+	timer_clear(l, &d->stagger);
+	timer_clear(l, &d->deadline);
+	for (size_t i = 0; i < d->n_tries; i++) {
+		int fd = d->tries[i].w.fd;
+		loop_del(l, &d->tries[i].w);
+		close_fd(&fd);
+	}
+	d->d->dial = NULL;
+	loop_bury(l, d, dial_drop);
+}
+
+static void give_up(struct dial *d)
+{
+	struct dialing *owner = d->d;
+	struct err e = d->err;
+	dial_end(d);
+	owner->fn(owner, -1, &e);
+}
+
+static void succeed(struct dial *d, struct attempt *t)
+{
+	struct dialing *owner = d->d;
+	struct conn *c = owner->c;
+	int fd = t->w.fd, on = 1;
+	loop_del(&d->g->loop, &t->w);
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+	c->upstream = t->a;
+	addr_print(&t->a, c->address);
+	dial_end(d);
+	owner->fn(owner, fd, NULL);
+}
+
+static void try_next(struct dial *d);
+
+static bool is_trying(const struct dial *d)
+{
+	for (size_t i = 0; i < d->n_tries; i++)
+		if (d->tries[i].w.fd >= 0)
+			return true;
+	return false;
+}
+
+static void note_failure(struct dial *d, const union addr *a, int sys)
+{
+	char text[INET6_ADDRSTRLEN];
+	addr_print(a, text);
+	errno = sys;
+	err_sys(&d->err, "connect to %s", text);
+	d->err.kind = sys == ETIMEDOUT ? ERR_TIMEOUT : ERR_UNAVAILABLE;
+}
+
+static void on_attempt(struct watch *w, uint32_t events)
+{
+	struct attempt *t = container_of(w, struct attempt, w);
+	struct dial *d = t->dial;
+	int sys = 0, fd = w->fd;
+	socklen_t n = sizeof sys;
+	(void)events;
+	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &sys, &n))
+		sys = errno;
+	if (!sys) {
+		succeed(d, t);
+		return;
+	}
+	note_failure(d, &t->a, sys);
+	loop_del(&d->g->loop, w);
+	close_fd(&fd);
+	try_next(d);
+}
+
+// Starts one. -1 when it failed at once, with the reason noted.
+static int attempt_start(struct dial *d, struct attempt *t, const union addr *a)
+{
+	struct err e;
+	*t = (struct attempt){.w = {.fd = -1, .fn = on_attempt}, .dial = d, .a = *a};
+	auto_fd int fd = socket(a->sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0 || (connect(fd, &a->sa, addr_len(a)) && errno != EINPROGRESS)) {
+		note_failure(d, a, errno);
+		return -1;
+	}
+	if (loop_add(&d->g->loop, &t->w, fd, LOOP_OUT, &e))
+		return -1;
+	take_fd(&fd);
+	return 0;
+}
+
+// The next address; those that fail at once (no route for the family) do not count.
+static void try_next(struct dial *d)
+{
+	while (d->next < d->n && d->n_tries < GATE_ADDRESSES) {
+		if (attempt_start(d, &d->tries[d->n_tries], &d->list[d->next++]))
+			continue;
+		d->n_tries++;
+		timer_set(&d->g->loop, &d->stagger, STAGGER_MS);
+		timer_set(&d->g->loop, &d->deadline, GATE_CONNECT_MS);
+		return;
+	}
+	if (!is_trying(d))
+		timer_set(&d->g->loop, &d->deadline, 0); // from the loop: the caller may still be inside gate_connect
+}
+
+static void on_stagger(struct timer *t)
+{
+	struct dial *d = container_of(t, struct dial, stagger);
+	if (d->next < d->n && d->n_tries < GATE_ADDRESSES)
+		try_next(d);
+}
+
+static void on_deadline(struct timer *t)
+{
+	struct dial *d = container_of(t, struct dial, deadline);
+	if (is_trying(d))
+		note_failure(d, &d->tries[d->n_tries - 1].a, ETIMEDOUT);
+	give_up(d);
+}
+
+static void fail_soon(struct dial *d)
+{
+	timer_set(&d->g->loop, &d->deadline, 0);
+}
+
+// Keeps the addresses that a cell may be connected to. When none is left the reason is told.
+static void judge_all(struct dial *d, const struct answer *a)
+{
+	const char *why = NULL;
+	char bad[INET6_ADDRSTRLEN] = "";
+	for (size_t i = 0; i < a->n; i++) {
+		const char *no = addr_not_public(&a->a[i]);
+		if (!no && addr_is_own(&a->a[i]))
+			no = "this machine's own";
+		if (!no) {
+			d->list[d->n] = a->a[i];
+			addr_set_port(&d->list[d->n++], d->d->c->port);
+		} else if (!why) {
+			why = no;
+			addr_print(&a->a[i], bad);
+		}
+	}
+	if (d->n)
+		return;
+	auto_free char *text = xasprintf("the name has the address %s (%s), which no rule names", bad, why);
+	gate_denied(d->g, d->d->c, "address", text, d->d->c->rule);
+	err_set(&d->err, ERR_DENIED, "%s", text);
+}
+
+static void on_resolved(struct resolving *r, const struct answer *a, const struct err *e)
+{
+	struct dial *d = container_of(r, struct dial, resolving);
+	if (a)
+		judge_all(d, a);
+	else
+		d->err = *e;
+	if (d->n)
+		try_next(d);
+	else
+		fail_soon(d);
+}
+
+void gate_connect(struct conn *c, struct dialing *owner)
+{
+	struct dial *d = xcalloc(1, sizeof *d);
+	const char *named = policy_address(&c->g->policy, &c->host, c->port);
+	owner->c = c;
+	owner->dial = d;
+	d->g = c->g;
+	d->d = owner;
+	d->stagger.fn = on_stagger;
+	d->deadline.fn = on_deadline;
+	d->resolving.fn = on_resolved;
+	if (!named) {
+		resolver_ask(c->g->resolver, &c->host, &d->resolving);
+		return;
+	}
+	if (addr_parse(named, c->port, &d->list[0], &d->err)) {
+		fail_soon(d);
+		return;
+	}
+	d->n = 1;
+	try_next(d);
+}
+
+void dialing_cancel(struct dialing *owner)
+{
+	if (owner->dial)
+		dial_end(owner->dial);
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which process has a TCP connection: asked by the gate for its records, never for a decision. What is found is what
+// the process tells of itself.
+#pragma once
+#include "base/chan.h"
+#include "base/id.h"
+
+struct port_owner {
+	uint32_t pid;	    // 0 = not found
+	char exec[ID_SIZE]; // SKEP_EXEC of its environment, "" = none
+	char name[64];	    // of the program, as the kernel keeps it
+};
+
+// port: its own end's. Looks for at most a few milliseconds, and not at all when it looked too much lately.
+void who_has_port(uint16_t port, struct port_owner *out);
+void who_answer(struct chan *c, const struct frame *f); // M_WHO: the whole of it

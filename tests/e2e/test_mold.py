@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a cell leaves untouched serves the next one at the same place (src/cell/mold.h). The number of the network namespace
+tells which mold a cell came from."""
+import os
+import signal
+import time
+
+import pytest
+
+from kit import proc_state, wait_for
+
+NS = "stat -Lc %i /proc/self/ns/net"
+
+
+def mold_pids(home):
+    home.watch()
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/comm") as f:
+                if f.read() != "skep-mold\n":
+                    continue
+            if int(pid) in {p for p, _ in home.seen}:
+                found.append(int(pid))
+        except OSError:
+            continue
+    return found
+
+
+def runs(skep, n, script=NS):
+    return [skep("run", "--", "sh", "-c", script).ok().line for _ in range(n)]
+
+
+def test_used_again(skep):
+    assert len(set(runs(skep, 20))) < 15
+
+
+@pytest.mark.parametrize(
+    "mark",
+    (
+        "touch ~/x && rm ~/x",
+        "chmod 700 .",
+        "touch y && rm y",
+        "exec 3<>/dev/tcp/127.0.0.1/9 || true",
+        "echo x > /dev/udp/127.0.0.1/9",
+    ),
+)
+def test_not_after_a_touch(skep, mark):
+    marked = skep("run", "--", "bash", "-c", f"{NS}; {mark} 2>/dev/null; true").ok().line
+    skep("rm", "--all", "--force").ok()
+    assert marked not in runs(skep, 12)
+
+
+def test_carries_nothing_over(home, skep):
+    leave = "echo t > /tmp/left; echo s > /dev/shm/left; ipcmk -M 4096 -p 0666 >/dev/null; ipcmk -Q >/dev/null; (sleep 60 &) ; " + NS
+    look = f"ls -A /tmp /dev/shm; ipcs -m -q | grep -c 0x; ls -d /proc/[0-9]* | wc -l; hostname; cat /etc/machine-id; {NS}"
+    first, seen = set(runs(skep, 8, leave)), []
+    for _ in range(8):
+        lines = skep("run", "--", "sh", "-c", look).ok().out.splitlines()
+        lines.remove(os.path.basename(home.top)) if os.path.basename(home.top) in lines else None  # the project lies below /tmp
+        files, (segments, processes, name, machine, ns) = lines[:-5], lines[-5:]
+        assert (files, segments) == (["/dev/shm:", "", "/tmp:"], "0") or (files, segments) == (["/dev/shm:", "/tmp:"], "0"), lines
+        assert int(processes) <= 5 and (name, machine) not in [s[:2] for s in seen]
+        seen.append((name, machine, ns))
+    assert first & {s[2] for s in seen}, "no mold was used again: the test shows nothing"
+
+
+def test_one_that_is_killed(home, skep):
+    runs(skep, 3)
+    for pid in mold_pids(home):
+        os.kill(pid, signal.SIGKILL)
+    time.sleep(0.2)
+    for _ in range(6):
+        assert skep("run", "--", "echo", "next").ok().line == "next"
+
+
+def test_killed_under_a_running_command(home, skep):
+    runs(skep, 2)
+    p = home.popen("run", "--", "sh", "-c", "echo up; sleep 30")
+    assert p.stdout.readline() == b"up\n"
+    for pid in mold_pids(home):
+        os.kill(pid, signal.SIGKILL)
+    p.communicate(timeout=20)
+    assert p.returncode != 0
+    assert skep("run", "--", "echo", "next").ok().line == "next"
+
+
+def test_a_kept_cell_lets_go(home, skep):
+    """A sandbox that stays costs no second process."""
+    sid = skep("new").ok().line
+    skep("exec", sid, "--", "true").ok()
+    home.skep("exec", sid, "--", "sh", "-c", "true").ok()
+    pids = mold_pids(home)
+    skep("rm", "--force", sid).ok()
+    wait_for(lambda: all(proc_state(p) in (None, "Z") for p in pids) or len(mold_pids(home)) <= len(pids), 5)
+    assert skep("run", "--", "echo", "next").ok().line == "next"
+
+
+def test_a_replaced_project_is_noticed(home, skep):
+    runs(skep, 3)
+    os.rename(home.dir, home.dir + ".old")
+    os.mkdir(home.dir)
+    with open(f"{home.dir}/new", "w") as f:
+        f.write("new\n")
+    assert [skep("run", "--", "cat", "new").ok().line for _ in range(8)] == ["new"] * 8

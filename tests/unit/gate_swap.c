@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a placeholder becomes a secret, and everywhere it must not.
+#include "base/mem.h"
+#include "gate/swap.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+// cmocka wants the headers above it
+#include <cmocka.h>
+
+#define P(n) "skep_" n "_0123456789abcdef0123456789abcdef"
+
+struct world {
+	struct policy policy;
+	struct secret_value values[8];
+	size_t n;
+	struct host_name host;
+	struct head head;
+	struct swap_used used[POLICY_SECRETS];
+	const char *name;
+};
+
+static void bind_to(struct world *w, const char *name, const char *as, const char *value)
+{
+	struct err e;
+	struct secret_ref r = {.name = xstrdup(name),
+			       .placeholder = xasprintf("skep_%s_0123456789abcdef0123456789abcdef", name)};
+	assert_int_equal(host_parse("api.test", 8, &r.host, &e), 0);
+	assert_int_equal(secret_as_parse(as, &r.as, &r.key, &e), 0);
+	w->values[w->n++] =
+		(struct secret_value){xstrdup(name), xstrdup(r.placeholder), (uint8_t *)xstrdup(value), strlen(value)};
+	assert_int_equal(policy_add_secret(&w->policy, &r, &e), 0);
+}
+
+static void world_done(struct world *w)
+{
+	policy_done(&w->policy);
+	head_done(&w->head);
+	for (size_t i = 0; i < w->n; i++) {
+		free(w->values[i].name);
+		free(w->values[i].placeholder);
+		free(w->values[i].value);
+	}
+	*w = (struct world){0};
+}
+#define auto_world __attribute__((cleanup(world_done)))
+
+static void request(struct world *w, const char *path)
+{
+	head_done(&w->head);
+	w->head.method = xstrdup("GET");
+	w->head.path = xstrdup(path);
+}
+
+static void field(struct world *w, const char *name, const char *value)
+{
+	head_add(&w->head, str_of(name), str_of(value));
+}
+
+static int swap_to(struct world *w, const char *host, uint16_t port, bool verified)
+{
+	struct err e;
+	assert_int_equal(host_parse(host, strlen(host), &w->host, &e), 0);
+	struct swap s = {&w->policy, w->values, w->n, &w->host, port, verified};
+	return swap_request(&s, &w->head, w->used, &w->name);
+}
+
+static int swap_here(struct world *w)
+{
+	return swap_to(w, "api.test", 443, true);
+}
+
+static void test_bearer(void **state)
+{
+	auto_world struct world w = {0};
+	(void)state;
+	bind_to(&w, "TOK", "bearer", "real");
+	request(&w, "/");
+	field(&w, "authorization", "Bearer " P("TOK"));
+	assert_int_equal(swap_here(&w), 1);
+	assert_string_equal(head_get(&w.head, "Authorization"), "Bearer real");
+	assert_string_equal(w.used[0].ref->name, "TOK");
+	assert_true(w.head.f[0].ours);
+}
+
+static void test_injected(void **state)
+{
+	auto_world struct world w = {0};
+	(void)state;
+	bind_to(&w, "TOK", "bearer", "real");
+	bind_to(&w, "KEY", "header:X-Key", "other");
+	request(&w, "/");
+	field(&w, "Authorization", "Bearer mine");
+	field(&w, "X-Api-Key", "mine");
+	field(&w, "X-Key", "mine");
+	field(&w, "Cookie", "mine");
+	assert_int_equal(swap_here(&w), 2);
+	assert_string_equal(head_get(&w.head, "Authorization"), "Bearer real");
+	assert_string_equal(head_get(&w.head, "X-Key"), "other");
+	assert_null(head_get(&w.head, "X-Api-Key"));
+	assert_string_equal(head_get(&w.head, "Cookie"), "mine");
+	assert_int_equal(w.head.n, 3);
+}
+
+// Asked for by one placeholder: nothing else is added, and the client's own credential goes.
+static void test_one_asked_for(void **state)
+{
+	auto_world struct world w = {0};
+	(void)state;
+	bind_to(&w, "TOK", "bearer", "real");
+	bind_to(&w, "KEY", "header:X-Key", "other");
+	request(&w, "/");
+	field(&w, "X-Key", "k=" P("KEY"));
+	field(&w, "Authorization", "Bearer mine");
+	assert_int_equal(swap_here(&w), 1);
+	assert_string_equal(head_get(&w.head, "X-Key"), "k=other");
+	assert_null(head_get(&w.head, "Authorization"));
+}
+
+static void basic_is(const char *as, const char *value, const char *sent, const char *want)
+{
+	auto_world struct world w = {0};
+	bind_to(&w, "GIT", as, value);
+	request(&w, "/");
+	field(&w, "Authorization", sent);
+	assert_int_equal(swap_here(&w), 1);
+	assert_string_equal(head_get(&w.head, "Authorization"), want);
+}
+
+static void test_basic(void **state)
+{
+	(void)state;
+	// bob:PLACEHOLDER -> bob:pw, PLACEHOLDER -> u:pw, PLACEHOLDER: -> pw:
+	basic_is("git", "pw", "Basic Ym9iOnNrZXBfR0lUXzAxMjM0NTY3ODlhYmNkZWYwMTIzNDU2Nzg5YWJjZGVm", "Basic Ym9iOnB3");
+	basic_is("basic", "u:pw", "basic c2tlcF9HSVRfMDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=", "Basic dTpwdw==");
+	basic_is("basic", "pw", "Basic c2tlcF9HSVRfMDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY6", "Basic cHc6");
+	basic_is("file", "pw", "token " P("GIT"), "token pw");
+}
+
+static void test_query(void **state)
+{
+	auto_world struct world w = {0};
+	(void)state;
+	bind_to(&w, "Q", "query:key", "a b&c");
+	request(&w, "/v1?x=1&key=" P("Q") "&key=mine&mykey=2");
+	assert_int_equal(swap_here(&w), 1);
+	assert_string_equal(w.head.path, "/v1?x=1&key=a%20b%26c&mykey=2");
+	request(&w, "/v1?x=1");
+	assert_int_equal(swap_here(&w), 0);
+	assert_string_equal(w.head.path, "/v1?x=1");
+	request(&w, "/v1?other=" P("Q"));
+	assert_int_equal(swap_here(&w), -1);
+	assert_string_equal(w.name, "Q");
+}
+
+static int refused(const char *name, const char *value, const char *path, const char *host, uint16_t port,
+		   bool verified)
+{
+	auto_world struct world w = {0};
+	bind_to(&w, "TOK", "bearer", "real");
+	request(&w, path);
+	if (name)
+		field(&w, name, value);
+	int n = swap_to(&w, host, port, verified);
+	for (size_t i = 0; i < w.head.n; i++)
+		assert_null(strstr(w.head.f[i].value, "real"));
+	return n;
+}
+
+static void test_elsewhere(void **state)
+{
+	(void)state;
+	assert_int_equal(refused("Authorization", "Bearer " P("TOK"), "/", "other.test", 443, true), -1);
+	assert_int_equal(refused("Authorization", "Bearer " P("TOK"), "/", "a.api.test", 443, true), -1);
+	assert_int_equal(refused("Authorization", "Bearer " P("TOK"), "/", "api.test", 8443, true), -1);
+	assert_int_equal(refused("Authorization", "Bearer " P("TOK"), "/", "api.test", 443, false), -1);
+	assert_int_equal(refused(NULL, NULL, "/" P("TOK"), "other.test", 443, true), -1);
+	assert_int_equal(refused("X-" P("TOK"), "x", "/", "other.test", 443, true), -1);
+	// u:PLACEHOLDER in Basic
+	assert_int_equal(refused("Authorization", "Basic dTpza2VwX1RPS18wMTIzNDU2Nzg5YWJjZGVmMDEyMzQ1Njc4OWFiY2RlZg==",
+				 "/", "other.test", 443, true),
+			 -1);
+	assert_int_equal(refused("X-Skep", "skep_TOK_of_another_sandbox", "/", "other.test", 443, true), 0);
+	assert_int_equal(refused(NULL, NULL, "/", "api.test", 443, false), 0); // nothing is added either
+}
+
+static void test_wrong_place(void **state)
+{
+	auto_world struct world w = {0};
+	(void)state;
+	bind_to(&w, "TOK", "bearer", "real");
+	request(&w, "/");
+	field(&w, "X-Other", P("TOK"));
+	assert_int_equal(swap_here(&w), -1);
+	request(&w, "/?t=" P("TOK"));
+	assert_int_equal(swap_here(&w), -1);
+	request(&w, "/");
+	field(&w, "Authorization", "token " P("TOK"));
+	assert_int_equal(swap_here(&w), -1);
+	request(&w, "/"); // in its place and in another one
+	field(&w, "Authorization", "Bearer " P("TOK"));
+	field(&w, "X-Other", P("TOK"));
+	assert_int_equal(swap_here(&w), -1);
+}
+
+// A value can not write further header lines, nor name another secret.
+static void test_hostile_value(void **state)
+{
+	auto_world struct world w = {0};
+	(void)state;
+	bind_to(&w, "TOK", "bearer", "a\r\nX-Evil: b");
+	bind_to(&w, "TWO", "header:X-Two", P("TOK"));
+	request(&w, "/");
+	field(&w, "Authorization", "Bearer " P("TOK"));
+	assert_int_equal(swap_here(&w), -1);
+	request(&w, "/");
+	assert_int_equal(swap_here(&w), 1);
+	assert_null(head_get(&w.head, "Authorization"));
+	assert_string_equal(head_get(&w.head, "X-Two"), P("TOK"));
+}
+
+static void test_search(void **state)
+{
+	static const char text[] = "some body with " P("TOK") " inside";
+	auto_world struct world w = {0};
+	(void)state;
+	bind_to(&w, "TOK", "bearer", "real");
+	struct swap s = {&w.policy, w.values, w.n, &w.host, 443, true};
+	for (size_t step = 1; step < sizeof text; step++) {
+		struct swap_search q = {0};
+		const char *found = NULL;
+		for (size_t at = 0; at < sizeof text - 1 && !found; at += step)
+			found = swap_search_add(&s, &q, text + at,
+						sizeof text - 1 - at < step ? sizeof text - 1 - at : step);
+		assert_string_equal(found ? found : "nothing", "TOK");
+	}
+	struct swap_search q = {.seen = SWAP_BODY};
+	assert_null(swap_search_add(&s, &q, text, sizeof text - 1));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_bearer),	      cmocka_unit_test(test_injected),
+		cmocka_unit_test(test_one_asked_for), cmocka_unit_test(test_basic),
+		cmocka_unit_test(test_query),	      cmocka_unit_test(test_elsewhere),
+		cmocka_unit_test(test_wrong_place),   cmocka_unit_test(test_hostile_value),
+		cmocka_unit_test(test_search),
+	};
+	return cmocka_run_group_tests_name("gate/swap", tests, NULL, NULL);
+}
