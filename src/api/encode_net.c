@@ -21,7 +21,8 @@ static void time_or_null(struct jsonw *w, const char *key, uint64_t ms)
 
 static void secret_place(struct jsonw *w, int as, const char *key)
 {
-	auto_free char *place = key ? xasprintf("%s:%s", secret_as_name((enum secret_as)as), key) : xstrdup(secret_as_name((enum secret_as)as));
+	const char *name = secret_as_name((enum secret_as)as);
+	auto_free char *place = key ? xasprintf("%s:%s", name, key) : xstrdup(name);
 	jw_kstr(w, "as", place);
 }
 

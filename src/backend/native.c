@@ -133,7 +133,9 @@ bool cell_begin(struct cell *c)
 	c->phase = CELL_STARTING;
 	if (c->secrets >= 0)
 		return chan_send_fd(&c->ch, M_SPEC, ++c->last_id, c->spec.p, c->spec.n, c->secrets);
-	return chan_send_buf(&c->ch, M_SPEC, ++c->last_id, &c->spec);
+	bool sent = chan_send_buf(&c->ch, M_SPEC, ++c->last_id, &c->spec);
+	chan_flush(&c->ch);
+	return sent;
 }
 
 static void on_up(struct cell *c, const struct frame *f)
@@ -431,6 +433,7 @@ static void native_exec(struct cell *c, const struct exec_spec *x, const char *t
 	exec_spec_write(&b, x);
 	wire_str(&b, ticket);
 	ask(c, M_EXEC, &b, r);
+	chan_flush(&c->ch);
 }
 
 static void native_ticket(struct cell *c, const char *exec, const char *ticket, struct reply r)

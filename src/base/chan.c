@@ -123,6 +123,11 @@ static void on_flush(struct chore *t)
 		flush_now(c);
 }
 
+void chan_flush(struct chan *c)
+{
+	on_flush(&c->flush);
+}
+
 static bool queue_frame(struct chan *c, const struct frame *f)
 {
 	uint8_t head[FRAME_HEAD] = {f->n, f->n >> 8, f->n >> 16, f->n >> 24, f->type, f->stream, f->fd >= 0, 0,

@@ -51,6 +51,7 @@ bool chan_send_buf(struct chan *c, uint8_t type, uint32_t id, const struct buf *
 bool chan_send_fd(struct chan *c, uint8_t type, uint32_t id, const void *p, size_t n, int fd); // borrows fd
 bool chan_send_fd_on(struct chan *c, uint8_t type, uint8_t stream, int fd); // the same, on a stream, with nothing beside it
 size_t chan_queued(const struct chan *c);
+void chan_flush(struct chan *c); // what waits for the end of the round leaves now: for a peer that shall work meanwhile
 void chan_pause(struct chan *c, bool paused); // stop reading: flow control by the socket itself
 
 // Blocking use, before the loop runs: the next frame. Payload valid until the next call.

@@ -84,7 +84,7 @@ static void forget_oldest(struct cell *c)
 struct sx *sx_start(struct cell *c, struct exec_spec *s, const char *ticket, uint32_t request)
 {
 	struct sx *x = xcalloc(1, sizeof *x);
-	if (c->n_execs >= LIMIT_EXECS)
+	if (c->n_execs >= (c->control ? LIMIT_EXECS_TOLD : LIMIT_EXECS))
 		forget_oldest(c);
 	*x = (struct sx){.cell = c, .spec = *s, .number = ++c->last_number, .request = request, .next = c->execs};
 	x->out[0].ring.fd = x->out[1].ring.fd = -1;
@@ -98,8 +98,6 @@ struct sx *sx_start(struct cell *c, struct exec_spec *s, const char *ticket, uin
 		sx_set_ticket(x, ticket);
 		x->wants_reader = true;
 	}
-	if (x->spec.kind == EXEC_COMMAND)
-		record_exec_start(x);
 	struct err e;
 	auto_buf struct buf b = BUF_INIT(LIMIT_ARGV + 65536);
 	if (c->spec.net.ca_cert && *c->spec.net.ca_cert && x->spec.kind == EXEC_COMMAND)
@@ -108,6 +106,9 @@ struct sx *sx_start(struct cell *c, struct exec_spec *s, const char *ticket, uin
 	int rc = fault(FAULT_EXEC_SPAWN, &e) ? -1 : 0;
 	if (!rc && !chan_send_buf(&c->init, M_EXEC, x->number, &b))
 		rc = err_set(&e, ERR_LIMIT, "arguments and environment are longer than %u bytes", LIMIT_ARGV);
+	chan_flush(&c->init);
+	if (x->spec.kind == EXEC_COMMAND)
+		record_exec_start(x); // while it starts; nothing else of it can be written before
 	if (rc) {
 		sx_failed(x, &e);
 		return x;

@@ -136,6 +136,13 @@ static char **argv_of_starting(const struct cell *c)
 	return NULL;
 }
 
+static void go_on(const struct cell *c, int listener, const struct seccomp_event *ev)
+{
+	struct err e;
+	if (seccomp_answer(listener, ev, &e))
+		log_line(LOG_WARN, "sandbox=%s %s", c->spec.sandbox, e.msg);
+}
+
 static void record_one(struct cell *c, int listener, const struct seccomp_event *ev)
 {
 	auto_buf struct buf path = BUF_INIT(LIMIT_PROC_ARGV + 16), b = BUF_INIT(60 << 10);
@@ -143,6 +150,7 @@ static void record_one(struct cell *c, int listener, const struct seccomp_event 
 	char **argv = NULL, **known = NULL;
 	struct err e;
 	int rc = seccomp_read_argv(listener, ev, LIMIT_PROC_ARGV, &path, &argv, &e);
+	go_on(c, listener, ev); // what it said is read: it need not wait for the disk
 	if (rc < 0)
 		known = argv_of_starting(c);
 	jw_ku64(&w, "pid", (uint64_t)ev->pid);
@@ -211,6 +219,6 @@ void record_proc(struct watch *wt, uint32_t events)
 	}
 	if (may_record(c))
 		record_one(c, wt->fd, &ev);
-	if (seccomp_answer(wt->fd, &ev, &e))
-		log_line(LOG_WARN, "sandbox=%s %s", c->spec.sandbox, e.msg);
+	else
+		go_on(c, wt->fd, &ev);
 }

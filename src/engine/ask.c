@@ -84,8 +84,10 @@ static char *rule_of(const struct ask_row *a, bool deny)
 	struct err e;
 	auto_buf struct buf b = BUF_INIT(2 * RULE_TEXT);
 	size_t path = strcspn(a->path, "?#");
-	auto_free char *text = a->method[0] ? xasprintf("%s%s %s:%u%.*s", deny ? "!" : "", a->method, a->host, a->port, (int)path, a->path)
-					    : xasprintf("%s%s:%u", deny ? "!" : "", a->host, a->port);
+	const char *not = deny ? "!" : "";
+	auto_free char *text = a->method[0]
+				       ? xasprintf("%s%s %s:%u%.*s", not, a->method, a->host, a->port, (int)path, a->path)
+				       : xasprintf("%s%s:%u", not, a->host, a->port);
 	if (rule_parse(text, "answer", &r, &e)) {
 		log_line(LOG_WARN, "an answer for %.200s makes no rule: %s", text, e.msg);
 		return NULL;
@@ -171,4 +173,74 @@ void engine_answer(struct engine *g, const char *id, uint32_t ask, int verdict, 
 	g->backend->ops->answer(b->cell, ask, (uint8_t)verdict, (uint8_t)scope);
 	keep_answer(b, &a->row, verdict, scope, d);
 	ask_free(a);
+}
+
+// --- rules that stand for every sandbox ---
+
+static bool is_known(char *const *list, const char *rule)
+{
+	for (; list && *list; list++)
+		if (!strcmp(*list, rule))
+			return true;
+	return false;
+}
+
+static int keep_rule(struct engine *g, const char *rule, struct err *e)
+{
+	if (is_known(g->answers, rule))
+		return 0;
+	if (strv_len(g->answers) >= POLICY_RULES / 4)
+		return err_set(e, ERR_LIMIT, "more than %d standing rules", POLICY_RULES / 4);
+	if (store_answer_add(g->store, rule, clock_unix_ms(), e))
+		return -1;
+	engine_wrote(g);
+	strv_add(&g->answers, rule);
+	return 0;
+}
+
+static int drop_rule(struct engine *g, const char *rule, struct err *e)
+{
+	if (!is_known(g->answers, rule))
+		return err_set(e, ERR_NOT_FOUND, "%.100s is not among the standing rules", rule);
+	if (store_answer_drop(g->store, rule, e))
+		return -1;
+	engine_wrote(g);
+	char **left = NULL;
+	for (char **a = g->answers; *a; a++)
+		if (strcmp(*a, rule))
+			strv_add(&left, *a);
+	strv_free(g->answers);
+	g->answers = left;
+	return 0;
+}
+
+static int change_answers(struct engine *g, char *const *list, bool deny, int (*change)(struct engine *, const char *, struct err *),
+			  struct err *e)
+{
+	for (; list && *list; list++) {
+		auto_free char *rule = rule_canonical(*list, deny || (change == drop_rule && (*list)[0] == '!'), "rule", e);
+		if (!rule || change(g, rule, e))
+			return -1;
+	}
+	return 0;
+}
+
+void engine_answers(struct engine *g, void (*each)(void *ctx, const char *rule), void *ctx)
+{
+	for (char **a = g->answers; a && *a; a++)
+		each(ctx, *a);
+}
+
+void engine_answers_set(struct engine *g, struct net_request *n, struct done d)
+{
+	struct err e;
+	int rc = rules_check(n->allow, false, &e) || rules_check(n->deny, true, &e) ||
+		 change_answers(g, n->remove, false, drop_rule, &e) || change_answers(g, n->allow, false, keep_rule, &e) ||
+		 change_answers(g, n->deny, true, keep_rule, &e);
+	net_request_done(n);
+	engine_flush(g);
+	if (rc)
+		task_refuse(d, &e);
+	else
+		net_push(g, NULL, NULL, d);
 }

@@ -3,9 +3,6 @@
 // library); the certificate is kept in the row, its key sealed beside it. Only the certificate is ever seen inside.
 #include "engine/net_int.h"
 
-#include "base/clock.h"
-#include "base/fs.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/seal.h"

@@ -90,7 +90,13 @@ static struct box *box_of_exec(struct engine *g, const char *id, struct exec_row
 
 static void on_ticket(void *ctx, const struct err *e)
 {
-	task_end(ctx, e);
+	struct task *t = ctx;
+	struct err over;
+	if (e && e->kind == ERR_NOT_FOUND) { // a cell forgets what ended long ago
+		err_set(&over, ERR_CONFLICT, "exec %s has ended: read its output with `skep logs %s`", t->row.id, t->row.id);
+		e = &over;
+	}
+	task_end(t, e);
 }
 
 void attach_begin(struct task *t)

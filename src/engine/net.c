@@ -8,7 +8,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/seal.h"
-#include "base/str.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Inside the engine: what a sandbox may reach.
 //
-//   policy.c  from everybody's rules to one policy, and requests to change them
+//   policy.c  from everybody's rules to one policy      net_request.c  what a caller says
 //   net.c     what a cell's gate is told, at its start and while it lives
 //   secret.c  sealed values                 ask.c    held connections and their answers
 //   trust.c   project files, user and site configuration
@@ -17,10 +17,16 @@
 // placeholder yet gets one in `row`, if there is one. notices (owned lines, may be NULL): what was left out and why.
 int policy_make(struct engine *g, struct net_row *row, const char *repo, struct policy *out, char ***notices,
 		struct err *e) MUST_USE;
-int net_request_check(struct engine *g, const struct net_request *n, struct err *e) MUST_USE;
-bool net_request_apply(struct net_row *row, const struct net_request *n); // checked before; false when it says nothing
 bool policy_allows_any(const struct policy *p);
 bool policy_opens_any(const struct policy *p); // a CA is needed
+
+// net_request.c
+// The one form a rule is kept in. Owned; NULL when it is malformed or not what `deny` says.
+char *rule_canonical(const char *text, bool deny, const char *from, struct err *e) MUST_USE;
+int rules_check(char *const *rules, bool deny, struct err *e) MUST_USE;
+void net_row_add_secret(struct net_row *row, const char *name); // with a placeholder, unless it has one
+int net_request_check(struct engine *g, const struct net_request *n, struct err *e) MUST_USE;
+bool net_request_apply(struct net_row *row, const struct net_request *n); // checked before; false when it says nothing
 
 // net.c
 int net_settle(struct box *b, struct err *e) MUST_USE; // the policy can be made; every secret has its placeholder

@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include <assert.h>
 #include <errno.h>

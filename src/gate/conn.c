@@ -193,8 +193,10 @@ static void on_timer(struct timer *t)
 		conn_gone(c);
 	else if (o->what)
 		refuse_now(c);
+	else if (!o->in_head)
+		head_silent(c);
 	else
-		conn_refuse(c, "connect", "no first bytes in time");
+		conn_refuse(c, "connect", "no whole first request in time");
 }
 
 // --- a new one ---

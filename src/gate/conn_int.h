@@ -9,7 +9,7 @@ struct conn_own {
 	struct judging judging;
 	struct dialing dialing;
 	struct buf head;
-	struct timer timer; // for the head; then for M_WHO's answer
+	struct timer timer; // for the head, or until the host may speak first; then for M_WHO's answer
 	uint32_t synthetic; // address held in the resolver's table, 0 = none
 	enum verdict verdict;
 	bool in_head, who_pending, head_seen, opened, over;
@@ -26,3 +26,4 @@ void conn_refuse(struct conn *c, const char *what, const char *why);
 // head.c
 void head_start(struct conn *c); // it is allowed: waits for its first bytes
 void head_read(struct conn *c);	 // there are some
+void head_silent(struct conn *c); // there are none so far, and it need not send any

@@ -15,6 +15,7 @@
 #define GATE_CONNS 512		   // live connections, those in head state included
 #define GATE_HEADS 128		   // connections whose first bytes are still awaited or that wait for an answer
 #define GATE_CROWDED_MS 1000	   // for the first bytes when others wait for a place
+#define GATE_FIRST_MS 10	   // then the host may speak first, where nothing needs to be seen before
 #define GATE_HEAD_MS 10000	   // for the first bytes; an opened connection: for a TLS handshake or a request head
 #define GATE_IDLE_MS (3600 * 1000) // no byte either way
 #define GATE_BUFFER (64u << 10)	   // bytes held in our memory per direction of a connection

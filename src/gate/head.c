@@ -73,12 +73,22 @@ static void on_hello(struct conn *c, const struct hello *h)
 		pass_through(c);
 }
 
+// It may still become a request, which must not pass unseen, however slowly it comes.
+static void wait_for_more(struct conn *c)
+{
+	if (c->own->in_head)
+		return;
+	conn_set_head(c, true);
+	timer_set(&c->g->loop, &c->own->timer, GATE_HEAD_MS);
+}
+
 static void look_at_hello(struct conn *c)
 {
 	struct hello h;
 	c->tls = true;
 	switch (hello_parse(c->own->head.p, c->own->head.n, &h)) {
 	case HELLO_MORE:
+		wait_for_more(c);
 		return;
 	case HELLO_BAD:
 		conn_refuse(c, "sni", h.why);
@@ -105,6 +115,7 @@ static void look(struct conn *c)
 {
 	switch (hello_sniff(c->own->head.p, c->own->head.n)) {
 	case SNIFF_MORE:
+		wait_for_more(c);
 		return;
 	case SNIFF_TLS:
 		look_at_hello(c);
@@ -149,11 +160,15 @@ void head_start(struct conn *c)
 	o->verdict = VERDICT_ALLOW;
 	o->head = BUF_INIT(HELLO_MAX + 2);
 	o->dialing.fn = on_dialed;
-	if (waits_for_head(c)) {
-		timer_set(&c->g->loop, &o->timer, GATE_HEAD_MS);
-	} else {
+	bool waits = waits_for_head(c);
+	if (!waits)
 		conn_set_head(c, false);
-		dial(c);
-	}
+	timer_set(&c->g->loop, &o->timer, waits ? GATE_HEAD_MS : GATE_FIRST_MS);
 	pass_listen(o->pass, true);
+}
+
+// The client does not speak first: the host may.
+void head_silent(struct conn *c)
+{
+	dial(c);
 }

@@ -191,8 +191,8 @@ void mask_done(struct mask *m)
 	*m = (struct mask){0};
 }
 
-// What begins at p: a form (returned, the longest), or with *wait something that may become one with more bytes.
-static const struct form *form_at(const struct mask_set *s, const char *p, size_t n, bool *wait)
+// What begins at p: a form (returned, the longest), or *begun that may become one with more bytes.
+static const struct form *form_at(const struct mask_set *s, const char *p, size_t n, const struct form **begun)
 {
 	const struct form *best = NULL;
 	for (size_t i = 0; i < s->n; i++) {
@@ -201,7 +201,7 @@ static const struct form *form_at(const struct mask_set *s, const char *p, size_
 		if (f->p[0] != p[0] || memcmp(f->p, p, k))
 			continue;
 		if (f->n > n)
-			*wait = true;
+			*begun = !*begun || f->n < (*begun)->n ? f : *begun;
 		else if (!best || f->n > best->n)
 			best = f;
 	}
@@ -217,14 +217,22 @@ static bool is_plain(const struct mask_set *s, const char *p, size_t n)
 	return !(s->pairs[pair >> 3] & 1u << (pair & 7));
 }
 
-static void put(const struct mask *m, const struct form *f, struct buf *out)
+// n: bytes that it stands for.
+static void put(struct mask *m, const struct form *f, size_t n, struct buf *out)
 {
+	m->found++;
 	if (!m->same_length) {
 		buf_str(out, f->placeholder);
 		return;
 	}
-	for (size_t i = 0; i < f->n; i++)
+	for (size_t i = 0; i < n; i++)
 		buf_byte(out, '*');
+}
+
+// A text that ends inside a value tells it too when most of it is there.
+static bool is_telling(const struct form *f, size_t n)
+{
+	return f && n >= FORM_MIN && n >= f->n / 2;
 }
 
 // Copies p to out with forms replaced; returns how many bytes were dealt with (the rest may be the start of a form).
@@ -232,18 +240,19 @@ static size_t scan(struct mask *m, const char *p, size_t n, bool end, struct buf
 {
 	size_t clean = 0, at = 0;
 	while (at < n) {
-		bool wait = false;
-		const struct form *f = is_plain(m->set, p + at, n - at) ? NULL : form_at(m->set, p + at, n - at, &wait);
-		if (wait && !end)
+		const struct form *begun = NULL;
+		const struct form *f = is_plain(m->set, p + at, n - at) ? NULL : form_at(m->set, p + at, n - at, &begun);
+		if (begun && !end)
 			break;
+		size_t len = f ? f->n : n - at;
+		f = f ? f : is_telling(begun, len) ? begun : NULL;
 		if (!f) {
 			at++;
 			continue;
 		}
 		buf_add(out, p + clean, at - clean);
-		put(m, f, out);
-		m->found++;
-		clean = at += f->n;
+		put(m, f, len, out);
+		clean = at += len;
 	}
 	buf_add(out, p + clean, at - clean);
 	return at;

@@ -25,7 +25,8 @@ struct limits {
 #define LIMIT_HOST_RESERVE (512ULL << 20) // free space on the host that no cell may eat into
 #define LIMIT_REQUEST_BODY (8u << 20)
 #define LIMIT_ARGV (2u << 20)		// bytes of arguments and environment, as the kernel's own
-#define LIMIT_EXECS 4096		// execs remembered by one cell
+#define LIMIT_EXECS 4096		// execs remembered by one cell while there is no daemon to tell
+#define LIMIT_EXECS_TOLD 64	// and with one
 #define LIMIT_CLIENTS 256		// connections to one cell
 #define LIMIT_STDIN_WINDOW (256u << 10)
 #define LIMIT_OUTPUT_WINDOW (1u << 20)

@@ -42,12 +42,12 @@ class Canary:
             threading.Thread(target=self.serve, args=(c,), daemon=True).start()
 
     def serve(self, c):
-        with self.lock:
-            at = len(self.seen)
-            self.seen.append(b"")
         with contextlib.suppress(OSError):
             if self.tls:
                 c = self.tls.wrap_socket(c, server_side=True)
+            with self.lock:
+                at = len(self.seen)
+                self.seen.append(b"")
             with c:
                 c.settimeout(60)
                 self.talk(c, at)
@@ -175,6 +175,7 @@ def certificate(d, *names):
 # What an attempt is made with; the same text runs on the host for the control. `say` gives the value to the test.
 TRIES = r'''
 import errno, json, os, random, select, socket, ssl, struct, sys, time
+socket.setdefaulttimeout(8)  # nothing here waits for ever
 def say(v): print("\x01" + json.dumps(v), flush=True)
 def name_of(e): return errno.errorcode.get(e.errno, str(e)) if e.errno and e.errno > 0 else type(e).__name__
 def tcp(host, port, send=b"", wait=5.0, more=True):

@@ -183,6 +183,7 @@ const http2 = require('http2'), fs = require('fs');
 const [cert, key, log, port] = process.argv.slice(2);
 const s = http2.createSecureServer({cert: fs.readFileSync(cert), key: fs.readFileSync(key)});
 s.on('stream', (st, h) => {
+  st.on('error', () => {});
   const got = Object.entries(h).filter(([k]) => typeof k === 'string');
   fs.appendFileSync(log, JSON.stringify(got) + '\n');
   const auth = String(h.authorization || '');
