@@ -9,11 +9,13 @@
 #include "base/chan.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "cli/ask.h"
 #include "cli/home.h"
 #include "cli/out.h"
 #include "cli/sink.h"
 #include "cli/term.h"
 #include "model/msg.h"
+#include "model/policy.h"
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -48,6 +50,7 @@ struct pump {
 	uint64_t in_start, in_off, in_credit;
 	bool in_known, in_over; // in_known: the cell told where stdin stands
 	bool done;		// M_DONE came
+	struct ask ask;
 	sigset_t mask_before;
 };
 
@@ -80,15 +83,22 @@ static void put_head(char *at, uint32_t n, uint8_t type, uint8_t stream)
 	memcpy(at, head, sizeof head);
 }
 
-static void put_frame(struct pump *p, enum msg_type type, uint8_t stream, const struct buf *body)
+static void put_frame_of(struct pump *p, enum msg_type type, uint8_t stream, uint32_t id, const struct buf *body)
 {
 	if (p->mute)
 		return;
 	char *at = buf_room(&p->out, FRAME_HEAD);
 	assert(at); // its bound is far above what one round adds
 	put_head(at, (uint32_t)body->n, (uint8_t)type, stream);
+	for (int i = 0; i < 4; i++)
+		at[8 + i] = (char)(id >> 8 * i);
 	p->out.n += FRAME_HEAD;
 	buf_add(&p->out, body->p, body->n);
+}
+
+static void put_frame(struct pump *p, enum msg_type type, uint8_t stream, const struct buf *body)
+{
+	put_frame_of(p, type, stream, 0, body);
 }
 
 static void put_signal(struct pump *p, int sig)
@@ -156,7 +166,8 @@ static int malformed(struct pump *p);
 
 static bool wants_stdin(const struct pump *p)
 {
-	return !p->in_over && !p->exited && !p->mute && p->in_credit > p->in_off && p->out.n < STDIN_CHUNK;
+	bool may = p->in_credit > p->in_off || p->ask.n; // a question is answered whether or not the command reads
+	return !p->in_over && !p->exited && !p->mute && may && p->out.n < STDIN_CHUNK;
 }
 
 // Who only joined an exec and typed nothing does not end its input for others.
@@ -195,9 +206,67 @@ static int on_credit(struct pump *p, struct wire *w)
 	return 0;
 }
 
+// --- questions of the gate ---
+
+static bool can_ask(const struct pump *p)
+{
+	return p->s->tty && p->s->in >= 0 && !p->exited && isatty(p->s->in);
+}
+
+static void put_answer(struct pump *p, const struct ask_answer *a)
+{
+	auto_buf struct buf b = BUF_INIT(8);
+	wire_u8(&b, a->allow ? VERDICT_ALLOW : VERDICT_DENY);
+	wire_u8(&b, (uint8_t)a->scope);
+	put_frame_of(p, M_ANSWER, 0, a->id, &b);
+}
+
+// What the question and its answer look like; then the next one. A program that draws the whole screen draws it again.
+static int show_ask(struct pump *p, struct buf *text)
+{
+	bool answered = text->n;
+	ask_show(&p->ask, text);
+	if (answered && !p->ask.n)
+		put_winsize(p);
+	return text->n && sink_put(sink_of(p, 1), text->p, text->n, p->e) ? -1 : 0;
+}
+
+static int on_ask(struct pump *p, uint32_t id, struct wire *w)
+{
+	auto_buf struct buf text = BUF_INIT(8192);
+	if (!can_ask(p) || !ask_add(&p->ask, id, w)) {
+		put_answer(p, &(struct ask_answer){.id = id});
+		return 0;
+	}
+	return show_ask(p, &text);
+}
+
+static int ask_too_late(struct pump *p)
+{
+	struct ask_answer a;
+	auto_buf struct buf text = BUF_INIT(8192);
+	if (!ask_late(&p->ask, &a, &text))
+		return 0;
+	put_answer(p, &a);
+	return show_ask(p, &text);
+}
+
+// True: the keys were an answer.
+static bool keys_answer(struct pump *p, const char *keys, size_t n)
+{
+	struct ask_answer a;
+	auto_buf struct buf text = BUF_INIT(8192);
+	if (!ask_keys(&p->ask, keys, n, &a, &text))
+		return false;
+	put_answer(p, &a);
+	if (show_ask(p, &text))
+		p->fatal = SIGHUP; // the terminal is gone
+	return true;
+}
+
 static void read_stdin(struct pump *p)
 {
-	uint64_t may = p->in_credit - p->in_off;
+	uint64_t may = p->in_credit > p->in_off ? p->in_credit - p->in_off : 64;
 	size_t want = may < STDIN_CHUNK ? (size_t)may : STDIN_CHUNK;
 	char *at = buf_room(&p->out, DATA_HEAD + want);
 	assert(at);
@@ -208,6 +277,8 @@ static void read_stdin(struct pump *p)
 		end_stdin(p);
 		return;
 	}
+	if (p->ask.n && keys_answer(p, at + DATA_HEAD, (size_t)n))
+		return;
 	put_head(at, 8 + (uint32_t)n, M_DATA, 0);
 	for (int i = 0; i < 8; i++)
 		at[FRAME_HEAD + i] = (char)(p->in_off >> 8 * i);
@@ -341,6 +412,8 @@ static int on_frame(struct pump *p, const struct frame *f)
 		return on_ended(p, &w);
 	case M_HIT:
 		return on_hit(p, &w);
+	case M_ASK:
+		return on_ask(p, f->id, &w) ? sink_failed(p) : 0;
 	case M_CHANGES:
 		return on_changes(p, &w);
 	case M_DONE:
@@ -365,7 +438,8 @@ static int take_frames(struct pump *p)
 			return malformed(p);
 		if (p->in.n - at < FRAME_HEAD + n)
 			break;
-		if (on_frame(p, &(struct frame){.type = h[4], .stream = h[5], .p = h + FRAME_HEAD, .n = n, .fd = -1}))
+		uint32_t id = h[8] | h[9] << 8 | h[10] << 16 | (uint32_t)h[11] << 24;
+		if (on_frame(p, &(struct frame){.type = h[4], .stream = h[5], .id = id, .p = h + FRAME_HEAD, .n = n, .fd = -1}))
 			return -1;
 		at += FRAME_HEAD + n;
 	}
@@ -499,7 +573,7 @@ static int turn(struct pump *p)
 {
 	struct pollfd fds[P_COUNT];
 	ask(p, fds);
-	if (poll(fds, P_COUNT, -1) < 0) {
+	if (poll(fds, P_COUNT, ask_wait_ms(&p->ask)) < 0) {
 		if (errno == EINTR)
 			return 0;
 		err_sys(p->e, "poll");
@@ -509,7 +583,7 @@ static int turn(struct pump *p)
 		on_signal(p, sig);
 	if (p->fatal)
 		return -1;
-	if (flush_sinks(p, fds))
+	if (flush_sinks(p, fds) || (ask_too_late(p) && sink_failed(p)))
 		return -1;
 	if ((fds[P_SOCK].revents & ~POLLOUT) && read_cell(p))
 		return -1;
@@ -583,6 +657,7 @@ int pump_run(const struct pump_spec *s, struct pump_result *out, struct err *e)
 	sigprocmask(SIG_SETMASK, &p.mask_before, NULL);
 	sink_close(&p.sinks[0]);
 	sink_close(&p.sinks[1]);
+	ask_done(&p.ask);
 	buf_done(&p.in);
 	buf_done(&p.out);
 	close_fd(&p.sock);

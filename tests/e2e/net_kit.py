@@ -213,6 +213,7 @@ def question(name, kind=1, labels=None, tail=b""):
 def meaning(a):
     """(rcode, addresses) of an answer."""
     if len(a) < 12: return None
+    if len(a) == 12: return [a[3] & 15, []]
     at = 12
     while a[at]: at += 1 + a[at]
     at += 5
@@ -300,6 +301,15 @@ class Cell:
         """Waits until there is one; the last."""
         return wait_for(lambda: self.events(kind, **members), 5, 0.05, f"{kind} {members} in {self.events(kind)}")[-1]
 
+    def event_with_command(self, command, make, kind, **members):
+        """Which command it was is best effort: it may end before it is looked for. Not always, though."""
+        for _ in range(8):
+            make()
+            e = self.event(kind, **members)
+            if command in e.get("command", ""):
+                return e
+        raise AssertionError(f"no {command} in {self.events(kind, **members)}")
+
     def set(self, *options):
         self.home.skep("policy", "set", *options, self.id).ok()
 
@@ -355,6 +365,7 @@ class Lab:
             self.run(p, "ip", "route", "add", "default", "dev", dev)
             self.run(p, "ip", "-6", "route", "add", "default", "dev", dev)
         self.canaries = {a: self.canary(there, a) for a in self.OUT}
+        self.leave = lambda: None
         self.canaries |= {a: self.canary(here, a) for a in (*self.OWN, "127.0.0.1")}
 
     @staticmethod
@@ -406,7 +417,7 @@ class Lab:
 
             return popen(*args, preexec_fn=enter, **kw)
 
-        home.popen = entered
+        home.popen, self.leave = entered, lambda: setattr(home, "popen", popen)
 
     def connects(self, address, port):
         """The control: from where skep runs, without a cell."""
