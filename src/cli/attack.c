@@ -22,12 +22,14 @@
 
 #define TEXT_MAX (1u << 20)
 #define MEMORY "268435456" // limits of the test cells, small enough to reach
-#define PIDS "256"
+#define PIDS "128" // as many as fit into the memory
 #define DISK "536870912"
+#define NAME "canary.test" // what a rule allows: the canary's port on the host, under this name only
 
 struct attack {
 	char *program, *top, *project, *host, *inside; // inside: the copy in the project
 	char **env;				       // "K=V" for the tests
+	char *rule;				       // NULL = none
 	char id[32];				       // sandbox for exec
 	pid_t server;				       // host-serve
 	int server_in;				       // it ends when this closes
@@ -146,6 +148,8 @@ static char **skep_argv(const struct attack *a, const char *verb)
 	strv_add(&argv, verb);
 	for (size_t i = 0; strcmp(verb, "exec") && i < countof(limits); i++)
 		strv_add(&argv, limits[i]);
+	for (size_t i = 0; a->rule && strcmp(verb, "exec") && i < 2; i++)
+		strv_add(&argv, i ? a->rule : "--allow");
 	for (char **kv = a->env; *kv; kv++) {
 		strv_add(&argv, "--env");
 		strv_add(&argv, *kv);
@@ -170,6 +174,16 @@ static int make_sandbox(struct attack *a)
 	return rc || fmt_to(a->id, sizeof a->id, "%.*s", (int)strcspn(text, "\n"), text) ? -1 : 0;
 }
 
+// So that the gate serves while it is attacked.
+static void add_rule(struct attack *a)
+{
+	static const char port[] = "SKEP_ATTACK_TCP=";
+	for (char **kv = a->env; *kv && !a->rule; kv++)
+		if (str_has_prefix(*kv, port))
+			a->rule = xasprintf(NAME ":%s=127.0.0.1", *kv + strlen(port));
+	strv_add(&a->env, "SKEP_ATTACK_NAME=" NAME);
+}
+
 static int prepare(struct attack *a)
 {
 	auto_buf struct buf b = BUF_INIT(TEXT_MAX);
@@ -187,7 +201,10 @@ static int prepare(struct attack *a)
 	strv_add(&a->env, "SKEP_ATTACK_MEM=" MEMORY);
 	strv_add(&a->env, "SKEP_ATTACK_PIDS=" PIDS);
 	// Not the disk limit: where it is supervised, reaching it stops the whole cell, the test with it.
-	return start_server(a) || make_sandbox(a) ? -1 : 0;
+	if (start_server(a))
+		return -1;
+	add_rule(a);
+	return make_sandbox(a);
 }
 
 static void tidy(struct attack *a)
@@ -207,6 +224,7 @@ static void tidy(struct attack *a)
 	if (!chdir("/") && a->top && fs_remove_tree(AT_FDCWD, a->top, &ignored))
 		out_stderr(&b);
 	free(a->program);
+	free(a->rule);
 	free(a->top);
 	free(a->project);
 	free(a->host);

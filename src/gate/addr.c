@@ -98,6 +98,16 @@ const char *addr_not_public(const union addr *a)
 	return "not an internet address";
 }
 
+bool addr_is_inside(const union addr *a)
+{
+	static const char *const inside[] = {"private", "carrier-shared", "documentation"};
+	const char *what = addr_not_public(a);
+	for (size_t i = 0; what && i < countof(inside); i++)
+		if (!strcmp(what, inside[i]))
+			return true;
+	return false;
+}
+
 socklen_t addr_len(const union addr *a)
 {
 	return a->sa.sa_family == AF_INET6 ? sizeof a->v6 : sizeof a->v4;

@@ -16,6 +16,9 @@ union addr {
 // carry an IPv4 address in an IPv6 one (mapped, NAT64, 6to4, ISATAP) are judged by what they carry.
 // Another family than IPv4 and IPv6 is never public.
 const char *addr_not_public(const union addr *a);
+// Of those that are not public: what networks of companies and machines use inside (private, carrier-shared,
+// documentation). Never loopback, link-local or metadata.
+bool addr_is_inside(const union addr *a);
 // True when packets to it would stay on this machine, whatever the address. Asks the routing table, sends nothing.
 bool addr_is_own(const union addr *a);
 

@@ -337,6 +337,8 @@ static const char *no_longer(const struct conn *c, const struct rule **why)
 	if (!c->own->opened && c->own->head_seen && policy_opens(p, &c->host, c->port))
 		return "the new policy wants it opened";
 	const char *address = policy_address(p, &c->host, c->port);
+	if (policy_is_mirror(p, &c->host, c->port) && addr_is_inside(&c->upstream))
+		return NULL;
 	if (c->upstream.sa.sa_family && addr_not_public(&c->upstream) &&
 	    (!address || addr_parse(address, 0, &named, &e) || !addr_equal(&named, &c->upstream)))
 		return "the new policy does not name its address";

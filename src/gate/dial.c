@@ -172,8 +172,9 @@ static void judge_all(struct dial *d, const struct answer *a)
 {
 	const char *why = NULL;
 	char bad[INET6_ADDRSTRLEN] = "";
+	bool mirror = policy_is_mirror(&d->g->policy, &d->d->c->host, d->d->c->port);
 	for (size_t i = 0; i < a->n; i++) {
-		const char *no = addr_not_public(&a->a[i]);
+		const char *no = mirror && addr_is_inside(&a->a[i]) ? NULL : addr_not_public(&a->a[i]);
 		if (!no && addr_is_own(&a->a[i]))
 			no = "this machine's own";
 		if (!no) {

@@ -204,6 +204,16 @@ const char *policy_address(const struct policy *p, const struct host_name *h, ui
 	return best ? best->address : NULL;
 }
 
+bool policy_is_mirror(const struct policy *p, const struct host_name *h, uint16_t port)
+{
+	for (size_t i = 0; i < p->n; i++) {
+		const struct rule *r = &p->rules[i];
+		if (!r->deny && fits(r, h, port) && r->from && str_has_prefix(r->from, FROM_REGISTRIES))
+			return true;
+	}
+	return false;
+}
+
 static void secret_ref_write(struct buf *b, const struct secret_ref *s)
 {
 	wire_str(b, s->name);

@@ -90,6 +90,10 @@ struct request {
 enum verdict policy_judge(const struct policy *p, const struct request *r, const struct rule **why);
 // TLS to this host is opened: an open rule, a rule with method or path, or a secret is bound to it, and no pass rule.
 bool policy_opens(const struct policy *p, const struct host_name *h, uint16_t port);
+#define FROM_REGISTRIES "preset registries" // how `from` begins in rules of that preset
+// The rule for this host is where the user's own package managers are set up to fetch from: a mirror inside the
+// company's network is meant as it is, so the name may have a private address (never loopback, link-local or metadata).
+bool policy_is_mirror(const struct policy *p, const struct host_name *h, uint16_t port);
 bool policy_names(const struct policy *p, const struct host_name *h); // DNS may answer: some port is allowed or asked
 const char *policy_address(const struct policy *p, const struct host_name *h,
 			   uint16_t port); // borrowed; NULL = resolve

@@ -75,8 +75,8 @@ static int add_registries(struct policy *p, char *const *registries, struct err 
 		struct str source = str_of(registries[i]), host = {0};
 		str_next(&source, '\t', &host);
 		auto_free char *rule = xstrndup(host.p, host.n);
-		auto_free char *from = source.p && source.n ? xasprintf("preset registries (%s)", source.p)
-							    : xstrdup("preset registries");
+		auto_free char *from = source.p && source.n ? xasprintf(FROM_REGISTRIES " (%s)", source.p)
+							    : xstrdup(FROM_REGISTRIES);
 		struct host_name h;
 		uint16_t port;
 		// A host and nothing more: the list comes from files, which must not smuggle in an address or a wildcard.

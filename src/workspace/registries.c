@@ -25,6 +25,7 @@ void registries_done(struct registries *r)
 {
 	strv_free(r->list);
 	strv_free(r->env);
+	strv_free(r->indexes);
 	*r = (struct registries){0};
 }
 
@@ -127,6 +128,19 @@ void registry_main(struct registries *r, enum registry_tool t, struct str url, c
 	auto_free char *clean = xasprintf("%.*s://%.*s%.*s", (int)u.scheme.n, u.scheme.p, (int)u.host.n, u.host.p,
 					  (int)u.rest.n, u.rest.p);
 	add_env(r, variable, clean);
+}
+
+void registry_index(struct registries *r, struct str url)
+{
+	struct url u;
+	if (!add_url(r, REGISTRY_CARGO, url, &u) || !str_is(u.scheme, "https") || url.p == u.scheme.p)
+		return; // only sparse+https: others are git repositories
+	bool slash = u.rest.n && u.rest.p[u.rest.n - 1] == '/';
+	auto_free char *clean = xasprintf("https://%.*s%.*s%s", (int)u.host.n, u.host.p, (int)u.rest.n, u.rest.p, slash ? "" : "/");
+	for (size_t i = 0; r->indexes && r->indexes[i]; i++)
+		if (!strcmp(r->indexes[i], clean))
+			return;
+	strv_add(&r->indexes, clean);
 }
 
 static void settle_go(struct registries *r, unsigned bit)

@@ -44,6 +44,7 @@ struct registries {
 	// K=V: makes a tool inside a cell use what the caller's own files say, as these are not seen there. No
 	// credentials. NULL when empty
 	char **env;
+	char **indexes;	  // URLs of cargo's sparse indexes, each with a last '/': their config.json names the host of the files
 	unsigned settled; // bit per tool: its default is known, or replaced by configuration
 };
 void registries_done(struct registries *r);
@@ -68,5 +69,6 @@ void registry_questions_free(struct registry_question *q, size_t n);
 void registries_answer(struct registries *r, enum registry_tool t, const char *output, size_t n);
 
 // All of the above at once. Runs the questions itself, all at a time, and looks into cargo's program
-// as a last resort: blocking, for a child process, never for skepd's loop.
+// as a last resort: blocking, for a child process, never for skepd's loop. Of the host's own cargo (root "/") an index
+// that it has not used yet is asked, by curl, where its files are.
 void registries_read(const char *home, const char *root, char *const *env, struct registries *out);

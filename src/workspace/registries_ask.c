@@ -100,6 +100,19 @@ static void finish(struct asked *a)
 	}
 }
 
+static void take_answers(struct registries *r, struct asked *a, const struct registry_question *q, size_t n)
+{
+	collect(a, n);
+	for (size_t i = 0; i < n; i++) {
+		finish(&a[i]);
+		if (q[i].tool == REGISTRY_CARGO)
+			registries_take_file(r, FILE_CARGO_INDEX, false, buf_cstr(&a[i].out), a[i].out.n);
+		else
+			registries_answer(r, q[i].tool, buf_cstr(&a[i].out), a[i].out.n);
+		buf_done(&a[i].out);
+	}
+}
+
 static void ask_all(struct registries *r, const char *home, const char *root, char *const *env)
 {
 	size_t n;
@@ -107,12 +120,7 @@ static void ask_all(struct registries *r, const char *home, const char *root, ch
 	struct asked *a = xcalloc(n + 1, sizeof *a);
 	for (size_t i = 0; i < n; i++)
 		start(&a[i], &q[i], env);
-	collect(a, n);
-	for (size_t i = 0; i < n; i++) {
-		finish(&a[i]);
-		registries_answer(r, q[i].tool, buf_cstr(&a[i].out), a[i].out.n);
-		buf_done(&a[i].out);
-	}
+	take_answers(r, a, q, n);
 	free(a);
 	registry_questions_free(q, n);
 }
@@ -135,7 +143,7 @@ static void scan_program(struct registries *r, const char *path)
 		size_t left = n - (size_t)(at - p), len = sizeof mark - 1;
 		while (len < left && len < 300 && at[len] != '/')
 			len++;
-		registry_more(r, REGISTRY_CARGO, (struct str){at, len});
+		registry_index(r, (struct str){at, len});
 	}
 	munmap(p, n);
 	if (strv_len(r->list) > before)
@@ -160,10 +168,51 @@ static void scan_cargo(struct registries *r, const char *home, const char *root)
 	}
 }
 
+// cargo keeps the config.json of an index that it has used; registries_from_files has read it then.
+static bool is_cached(const char *home, const char *url)
+{
+	const char *host = url + strlen("https://");
+	auto_free char *pattern = xasprintf("%s/.cargo/registry/index/%.*s-*/config.json", home, (int)strcspn(host, "/:"), host);
+	glob_t found = {0};
+	bool is = !glob(pattern, GLOB_NOSORT, NULL, &found);
+	globfree(&found);
+	return is;
+}
+
+static char **index_question(const char *url)
+{
+	static const char *const words[] = {"/usr/bin/env", "-C", "/", "curl", "-fsSL", "--proto", "=https", "--max-time", "3", "--"};
+	char **argv = NULL;
+	auto_free char *file = xasprintf("%sconfig.json", url);
+	for (size_t i = 0; i < countof(words); i++)
+		strv_add(&argv, words[i]);
+	strv_add(&argv, file);
+	return argv;
+}
+
+static void ask_indexes(struct registries *r, const char *home, char *const *env)
+{
+	size_t n = 0, all = strv_len(r->indexes);
+	struct registry_question *q = xcalloc(all + 1, sizeof *q);
+	struct asked *a = xcalloc(all + 1, sizeof *a);
+	for (size_t i = 0; i < all; i++) {
+		if (is_cached(home, r->indexes[i]))
+			continue;
+		q[n] = (struct registry_question){REGISTRY_CARGO, index_question(r->indexes[i])};
+		start(&a[n], &q[n], env);
+		n++;
+	}
+	take_answers(r, a, q, n);
+	free(a);
+	registry_questions_free(q, n);
+}
+
 void registries_read(const char *home, const char *root, char *const *env, struct registries *out)
 {
 	registries_from_files(home, root, env, out);
 	ask_all(out, home, root, env);
 	if (!registries_settled(out, REGISTRY_CARGO))
 		scan_cargo(out, home, root);
+	if (!strcmp(root, "/")) // an image does not choose what the host asks
+		ask_indexes(out, home, env);
 }

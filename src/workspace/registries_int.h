@@ -7,6 +7,8 @@
 void registry_main(struct registries *r, enum registry_tool t, struct str url, const char *variable);
 // One more place; words that are no URL with a host name are passed over.
 void registry_more(struct registries *r, enum registry_tool t, struct str url);
+// The same for an index of cargo.
+void registry_index(struct registries *r, struct str url);
 void registry_go_proxy(struct registries *r, struct str value, bool private);
 void registry_go_sums(struct registries *r, struct str value, bool private);
 void registry_host(struct registries *r, enum registry_tool t, struct str host_port);

@@ -186,7 +186,7 @@ static void take_cargo_toml(struct registries *r, struct str text)
 	while (toml_line(&t))
 		while (toml_string(&t, &s))
 			if (str_is(t.key, "index") || str_is(t.key, "registry"))
-				registry_more(r, REGISTRY_CARGO, s);
+				registry_index(r, s);
 			else if (str_is(t.key, "replace-with") &&
 				 (line_has(t.section, "crates-io") || line_has(t.line, "crates-io")))
 				r->settled |= 1u << REGISTRY_CARGO;

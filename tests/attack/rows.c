@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The catalogue. T-001..T-034 and T-082..T-086 are the rows of docs/security.md with the same number; T-101 and up
+// The catalogue. T-001..T-045 and T-082..T-086 are the rows of docs/security.md with the same number; T-101 and up
 // are further ways into the same places.
 #include "attack.h"
 
@@ -38,6 +38,11 @@ const struct row rows[] = {
 	{"T-032", "H", "fingerprint to compare after a restart", t032_fingerprint, 0, false},
 	{"T-033", "H", "processes that want to survive", t033_survivors, 0, false},
 	{"T-034", "C", "container engines and machine monitors", t034_backend, 0, false},
+	{"T-039", "C", "names as a tunnel", t039_names, 0, false},
+	{"T-040", "H", "other resolvers", t040_resolvers, 0, false},
+	{"T-043", "H", "an allowed host as a proxy, redirects", t043_connect, 0, false},
+	{"T-044", "C", "another name than the one resolved", t044_names_differ, 0, false},
+	{"T-045", "C", "addresses and names that mean the host", t045_rebinding, 120, false},
 	{"T-082", "H", "fork bomb", t082_forks, 120, false},
 	{"T-083", "H", "memory hog", t083_memory, 120, true},
 	{"T-084", "H", "fill the disk with bytes, holes and names", t084_disk, 300, false},
@@ -55,5 +60,7 @@ const struct row rows[] = {
 	{"T-110", "H", "own /proc files, personality, prctl", t110_self_writes, 0, false},
 	{"T-111", "M", "supplementary groups", t111_groups, 0, false},
 	{"T-112", "C", "ways off the machine", t112_network, 0, false},
+	{"T-113", "C", "relays inside and sockets without a file", t113_relay, 0, false},
+	{"T-114", "C", "the gate's memory", t114_gate_memory, 0, false},
 };
 const size_t n_rows = LEN(rows);

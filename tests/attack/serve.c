@@ -137,6 +137,25 @@ static void add_key(struct canaries *c)
 		printf("SKEP_ATTACK_KEY=%s\n", name);
 }
 
+// Whatever it was sent, it says who it is: as an answer of HTTP, which leads back here.
+static void answer_tcp(const struct canaries *c)
+{
+	struct sockaddr_in a = {0};
+	socklen_t n = sizeof(a);
+	char b[4096], text[256];
+	int s = accept4(c->tcp, NULL, NULL, SOCK_CLOEXEC);
+	struct pollfd f = {.fd = s, .events = POLLIN};
+
+	getsockname(c->tcp, (struct sockaddr *)&a, &n);
+	fmt(text, sizeof(text),
+	    "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:%d/\r\nContent-Length: %d\r\nConnection: close\r\n\r\n",
+	    ntohs(a.sin_port), MARKER_SIZE);
+	if (poll(&f, 1, 100) == 1 && recv(s, b, sizeof(b), 0) > 0 && send(s, text, strlen(text), 0) > 0 &&
+	    send(s, c->marker, MARKER_SIZE, 0) > 0)
+		shutdown(s, SHUT_WR);
+	close(s);
+}
+
 static void answer(struct canaries *c, struct pollfd *f, int n)
 {
 	struct sockaddr_in from;
@@ -149,6 +168,10 @@ static void answer(struct canaries *c, struct pollfd *f, int n)
 		if (f[i].fd == c->udp) {
 			if (recvfrom(c->udp, b, sizeof(b), 0, (struct sockaddr *)&from, &len) > 0)
 				sendto(c->udp, c->marker, MARKER_SIZE, 0, (struct sockaddr *)&from, len);
+			continue;
+		}
+		if (f[i].fd == c->tcp) {
+			answer_tcp(c);
 			continue;
 		}
 		close(accept4(f[i].fd, NULL, NULL, SOCK_CLOEXEC));

@@ -161,7 +161,7 @@ def test_bound_to_host_and_port(home, upstream, authority):
                 assert status in ("403", "000") and VALUE not in body, (url, args, status, body)
             assert curl(cell, url + "?v=$TOK")[0] in ("403", "000")
             assert not there.seen(VALUE) and not there.seen(mark), url
-        assert cell.event("denied", secret="TOK", host="other.test")
+        assert cell.event("denied", secret="TOK", name="other.test")
         # the control: at its own place it is swapped
         assert curl(cell, f"https://api.test:{p}/", "-H", "Authorization: Bearer $TOK")[0] == "200"
         assert [r.given for r in upstream.seen(VALUE)] == [VALUE]
