@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // skep-gate            the gate of one cell: started by skep-cell with its channel on descriptor 3
 // skep-gate --make-ca [NAME]   prints a new certificate authority for a sandbox: certificate, then key, PEM
+// skep-gate --tls-host DIR NAME   a host behind TLS on the loopback, for `skep doctor --tls`
 #include "base/log.h"
 #include "gate/ca.h"
 #include "gate/gate.h"
+#include "gate/tls_host.h"
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,15 +16,31 @@
 
 #define CHANNEL 3
 
+static int fail(const struct err *e)
+{
+	fprintf(stderr, "skep-gate: %s\n", e->msg);
+	return 1;
+}
+
+static void no_core(void)
+{
+	const struct rlimit none = {0, 0};
+	setrlimit(RLIMIT_CORE, &none);
+}
+
 static int make_ca(const char *name)
 {
 	struct err e;
-	const struct rlimit none = {0, 0};
-	setrlimit(RLIMIT_CORE, &none);
-	if (!ca_print(name, &e))
-		return 0;
-	fprintf(stderr, "skep-gate: %s\n", e.msg);
-	return 1;
+	no_core();
+	return ca_print(name, &e) ? fail(&e) : 0;
+}
+
+static int tls_host(const char *dir, const char *name)
+{
+	struct err e;
+	no_core();
+	signal(SIGPIPE, SIG_IGN);
+	return tls_host_run(dir, name, &e) ? fail(&e) : 0;
 }
 
 int main(int argc, char **argv)
@@ -32,6 +50,8 @@ int main(int argc, char **argv)
 	log_init("skep-gate", LOG_WARN);
 	if (argc >= 2 && argc <= 3 && !strcmp(argv[1], "--make-ca"))
 		return make_ca(argc == 3 ? argv[2] : "");
+	if (argc == 4 && !strcmp(argv[1], "--tls-host"))
+		return tls_host(argv[2], argv[3]);
 	if (argc != 1 || fstat(CHANNEL, &st) || !S_ISSOCK(st.st_mode)) {
 		fprintf(stderr, "skep-gate is started by skep-cell\n");
 		return 2;

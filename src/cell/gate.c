@@ -136,6 +136,22 @@ static void on_gate_error(struct gate *g, const struct frame *f)
 	log_line(LOG_WARN, "sandbox=%s gate: %s", g->cell->spec.sandbox, g->last_words);
 }
 
+// Which socket it is can be told from here; which process has it, only inside.
+static void ask_who(struct gate *g, const struct frame *f)
+{
+	struct wire w = {.p = f->p, .n = f->n};
+	auto_buf struct buf b = BUF_INIT(64);
+	struct tcp_ends t = {.port = (uint16_t)wire_get_u32(&w)};
+	t.address = wire_get_u32(&w);
+	t.peer = wire_get_u32(&w);
+	t.peer_port = (uint16_t)wire_get_u32(&w);
+	if (w.bad || !t.port)
+		return;
+	wire_u32(&b, t.port);
+	wire_u64(&b, net_inode(g->sockets.diag, &t));
+	chan_send_buf(&g->cell->init, M_WHO, f->id, &b);
+}
+
 static void on_frame(struct chan *ch, struct frame *f)
 {
 	struct gate *g = container_of(ch, struct gate, chan);
@@ -155,8 +171,7 @@ static void on_frame(struct chan *ch, struct frame *f)
 		ask_open(g, f);
 		break;
 	case M_WHO:
-		if (f->n == 4)
-			chan_send(&g->cell->init, M_WHO, 0, f->id, f->p, f->n);
+		ask_who(g, f);
 		break;
 	default: // a gate that speaks otherwise is not ours any more
 		shutdown(ch->fd, SHUT_RDWR);
@@ -277,7 +292,8 @@ int gate_policy(struct gate *g, struct frame *f, struct err *e)
 	auto_free char *resolver = wire_get_str(&w), *ca_cert = wire_get_str(&w), *ca_file = wire_get_str(&w);
 	if (w.bad)
 		return err_set(e, ERR_INVALID, "malformed policy");
-	const struct cell_net told = {.policy = {.p = (char *)f->p, .n = n}, .resolver = resolver, .ca_cert = ca_cert, .ca_file = ca_file};
+	const struct cell_net told = {
+		.policy = {.p = (char *)f->p, .n = n}, .resolver = resolver, .ca_cert = ca_cert, .ca_file = ca_file};
 	gate_set(g, &told, take_fd(&f->fd));
 	return 0;
 }

@@ -6,6 +6,7 @@
 #include "cli/attack.h"
 #include "cli/home.h"
 #include "cli/out.h"
+#include "cli/tls.h"
 #include "cli/verbs.h"
 #include <stdlib.h>
 #include <string.h>
@@ -14,12 +15,13 @@
 #define PROBE_MAX (4u << 20)
 
 struct doctor_opts {
-	bool plan, attack, json;
+	bool plan, attack, tls, json;
 };
 
 static const struct opt doctor_opts[] = {
 	FLAG(AT(struct doctor_opts, plan), "plan", 0, "print how a cell would be made, step by step"),
 	FLAG(AT(struct doctor_opts, attack), "attack", 0, "run the containment tests in cells of this machine"),
+	FLAG(AT(struct doctor_opts, tls), "tls", 0, "try which tools believe the gate's certificates in a cell"),
 	FLAG(AT(struct doctor_opts, json), "json", 0, "print JSON"),
 	OPTS_END,
 };
@@ -116,6 +118,8 @@ static int doctor_run(const struct call *c)
 	const struct doctor_opts *o = c->opts;
 	if (o->attack)
 		return attack_run(c, o->json);
+	if (o->tls)
+		return tls_run(c, o->json);
 	return o->plan ? plan(c) : probe(c, o->json);
 }
 
@@ -123,7 +127,7 @@ const struct cmd cmd_doctor = {
 	.name = "doctor",
 	.args = "",
 	.help = "check what this machine offers for isolation",
-	.notes = "Exit status 1 when no cell can start here, or, with --attack, when a test was not contained.",
+	.notes = "Exit status 1 when no cell can start here, or, with --attack, when a test was not contained, or, with --tls, when a tool does not believe.",
 	.opts = doctor_opts,
 	.opts_size = sizeof(struct doctor_opts),
 	.tail = -1,

@@ -94,6 +94,8 @@ static void conn_gone(struct conn *c)
 {
 	struct gate *g = c->g;
 	struct conn_own *o = c->own;
+	o->who_pending = false;
+	events_release(c);
 	if (!c->requests)
 		tell_end(c);
 	conn_set_head(c, false);
@@ -201,10 +203,16 @@ static void on_timer(struct timer *t)
 
 // --- a new one ---
 
-static void ask_who(struct conn *c)
+static void ask_who(struct conn *c, const union addr *to)
 {
 	auto_buf struct buf b = BUF_INIT(64);
+	union addr from = {0};
+	socklen_t n = sizeof from;
+	getpeername(pass_client(c->own->pass), &from.sa, &n);
 	wire_u32(&b, c->source_port);
+	wire_u32(&b, ntohl(from.v4.sin_addr.s_addr));
+	wire_u32(&b, ntohl(to->v4.sin_addr.s_addr));
+	wire_u32(&b, ntohs(to->v4.sin_port));
 	c->own->who_pending = chan_send_buf(&c->g->cell, M_WHO, c->id, &b);
 }
 
@@ -257,7 +265,7 @@ static void conn_accept(struct gate *g, int fd)
 	uint32_t address = to.sa.sa_family == AF_INET ? ntohl(to.v4.sin_addr.s_addr) : 0;
 	const struct host_name *name = dns_names_find(dns_table(g), address);
 	c->port = ntohs(to.v4.sin_port);
-	ask_who(c);
+	ask_who(c, &to);
 	if (!name) {
 		addr_print(&to, c->address);
 		conn_refuse(c, "connect", "this address stands for no name");
@@ -320,6 +328,7 @@ void conn_who(struct gate *g, const struct frame *f)
 	c->pid = wire_get_u32(&w);
 	c->exec = wire_get_str(&w);
 	c->command = wire_get_str(&w);
+	events_release(c);
 	if (c->own->over)
 		conn_gone(c);
 	else if (c->own->what)

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // What happened, told to the cell, which puts it in the journal. A cell can cause any number of events a second: past a
 // bound they are counted and told as one.
-#include "gate/gate_int.h"
+#include "gate/conn_int.h"
 
 #include "base/clock.h"
 #include "base/jsonw.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include <stdlib.h>
+#include <string.h>
 
 #define EVENT_MAX (32u << 10)
 #define BY "gate"
+#define HELD 16 // events of one connection that wait for the name of its command
 
 static void send_event(struct gate *g, const char *type, struct buf *body)
 {
@@ -76,10 +79,8 @@ static void add_conn(struct jsonw *w, const struct conn *c)
 		jw_kstr(w, "command", c->command);
 }
 
-void gate_event(struct gate *g, struct conn *c, const char *type, const struct buf *members)
+static void send_of(struct gate *g, struct conn *c, const char *type, const struct buf *members)
 {
-	if (c && str_is(str_of(type), "net.request"))
-		c->requests++;
 	if (!may_send(g))
 		return;
 	auto_buf struct buf b = BUF_INIT(EVENT_MAX);
@@ -93,6 +94,58 @@ void gate_event(struct gate *g, struct conn *c, const char *type, const struct b
 		b.overflow |= members->overflow;
 	}
 	send_event(g, type, &b);
+}
+
+void events_release(struct conn *c)
+{
+	struct conn_own *o = c->own;
+	timer_clear(&c->g->loop, &o->who_late);
+	while (o->held) {
+		struct held_event *h = o->held;
+		o->held = h->next;
+		send_of(c->g, c, h->type, &h->members);
+		buf_done(&h->members);
+		free(h->type);
+		free(h);
+	}
+	o->n_held = 0;
+}
+
+static void on_who_late(struct timer *t)
+{
+	struct conn_own *o = container_of(t, struct conn_own, who_late);
+	o->who_pending = false;
+	events_release(o->c);
+}
+
+// A request may be over before it is known who made it. What is asked of a person, or tells of a secret that is about to
+// be given away, does not wait.
+static bool hold(struct conn *c, const char *type, const struct buf *members)
+{
+	struct conn_own *o = c->own;
+	if (!o->who_pending || o->n_held >= HELD || (strcmp(type, "net.request") && strcmp(type, "denied")))
+		return false;
+	struct held_event *h = xcalloc(1, sizeof *h), **end = &o->held;
+	*h = (struct held_event){.type = xstrdup(type), .members = BUF_INIT(EVENT_MAX)};
+	if (members) {
+		buf_add(&h->members, members->p, members->n);
+		h->members.overflow |= members->overflow;
+	}
+	while (*end)
+		end = &(*end)->next;
+	*end = h;
+	o->who_late.fn = on_who_late;
+	if (!o->n_held++)
+		timer_set(&c->g->loop, &o->who_late, GATE_WHO_MS);
+	return true;
+}
+
+void gate_event(struct gate *g, struct conn *c, const char *type, const struct buf *members)
+{
+	if (c && str_is(str_of(type), "net.request"))
+		c->requests++;
+	if (!c || !hold(c, type, members))
+		send_of(g, c, type, members);
 }
 
 void gate_denied(struct gate *g, struct conn *c, const char *what, const char *why, const char *rule)

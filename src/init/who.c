@@ -11,17 +11,18 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LOOK_US 15000 // one search
-#define SHORT_US 2000 // a search that takes longer is followed by a rest of
-#define REST 4	      // this many times its length: pid 1 has other work
+#define LOOK_US 15000	// one search
+#define SHARE 5		// pid 1 has other work: searches get one part of its time in this many,
+#define SAVED_US 300000 // of which they may have saved this much for a burst of connections
 #define TABLE_MAX (1u << 20)
 #define PIDS_MAX 4096
 #define STATE_LISTEN 10
 
 static struct {
-	pid_t last;  // who it was the last time is who it is this time
-	size_t skip; // processes, newest first, that the last search had looked at
-	uint64_t rest_until_us;
+	pid_t last;	   // who it was the last time is who it is this time
+	size_t skip;	   // processes, newest first, that the last search had looked at
+	uint64_t seen_us;  // when the last search ended
+	uint64_t saved_us; // what the next ones may take
 } self;
 
 // --- the socket ---
@@ -166,19 +167,23 @@ static void describe(pid_t pid, struct port_owner *out)
 	}
 }
 
-void who_has_port(uint16_t port, struct port_owner *out)
+void who_has_port(uint16_t port, uint64_t inode, struct port_owner *out)
 {
 	uint64_t from = clock_us(), until = from + LOOK_US;
 	*out = (struct port_owner){0};
-	if (from < self.rest_until_us)
+	uint64_t earned = self.saved_us + (self.seen_us ? (from - self.seen_us) / SHARE : SAVED_US);
+	self.saved_us = earned < SAVED_US ? earned : SAVED_US;
+	self.seen_us = from;
+	if (self.saved_us < LOOK_US)
 		return;
-	uint64_t inode = inode_of("/proc/net/tcp", port);
+	inode = inode ? inode : inode_of("/proc/net/tcp", port);
 	inode = inode ? inode : inode_of("/proc/net/tcp6", port);
 	pid_t pid = inode ? find(inode, until) : 0;
 	if (pid)
 		describe(pid, out);
 	uint64_t now = clock_us();
-	self.rest_until_us = now - from > SHORT_US ? now + (now - from) * REST : 0;
+	self.saved_us -= now - from < self.saved_us ? now - from : self.saved_us;
+	self.seen_us = now;
 }
 
 void who_answer(struct chan *c, const struct frame *f)
@@ -187,8 +192,9 @@ void who_answer(struct chan *c, const struct frame *f)
 	auto_buf struct buf b = BUF_INIT(256);
 	struct port_owner o = {0};
 	uint32_t port = wire_get_u32(&w);
+	uint64_t inode = wire_get_u64(&w);
 	if (!w.bad && port && port <= UINT16_MAX)
-		who_has_port((uint16_t)port, &o);
+		who_has_port((uint16_t)port, inode, &o);
 	wire_u32(&b, o.pid);
 	wire_str(&b, o.exec);
 	wire_str(&b, o.name);

@@ -11,6 +11,6 @@ struct port_owner {
 	char name[64];	    // of the program, as the kernel keeps it
 };
 
-// port: its own end's. Looks for at most a few milliseconds, and not at all when it looked too much lately.
-void who_has_port(uint16_t port, struct port_owner *out);
+// port: its own end's. inode: of its socket, 0 = to be found by the port. Looks for at most a few milliseconds, and not at all when it looked too much lately.
+void who_has_port(uint16_t port, uint64_t inode, struct port_owner *out);
 void who_answer(struct chan *c, const struct frame *f); // M_WHO: the whole of it

@@ -7,6 +7,7 @@
 #pragma once
 #include "base/err.h"
 #include <stdbool.h>
+#include <stdint.h>
 
 struct net_sockets {
 	int tcp; // listener for all of 198.18.0.0/15, every port; an accepted socket's own address is what was dialled
@@ -14,8 +15,9 @@ struct net_sockets {
 	int dns_tcp; // a listener
 	int nflog;   // packets that were refused
 	int route;   // for net_untouched from outside
+	int diag;    // for net_inode from outside; -1 where the kernel has no such thing
 };
-#define NET_SOCKETS_NONE ((struct net_sockets){-1, -1, -1, -1, -1})
+#define NET_SOCKETS_NONE ((struct net_sockets){-1, -1, -1, -1, -1, -1})
 
 int net_lo_up(struct err *e) MUST_USE; // needs CAP_NET_ADMIN over the network namespace
 // In a new namespace with CAP_NET_ADMIN and CAP_NET_BIND_SERVICE over it. UNSUPPORTED where the kernel does not have
@@ -28,3 +30,10 @@ int net_self_test(bool gated, struct err *e) MUST_USE;
 // 1 = no packet ever moved in the network namespace, 0 = some did, -1 = not known. route: net_sockets.route, from
 // wherever it was handed to; -1 = ask in this process's own namespace.
 int net_untouched(int route, struct err *e) MUST_USE;
+
+// A TCP connection in the cell by its own end and the other one, in host byte order.
+struct tcp_ends {
+	uint32_t address, peer;
+	uint16_t port, peer_port;
+};
+uint64_t net_inode(int diag, const struct tcp_ends *t); // of the socket at its own end; 0 = not known

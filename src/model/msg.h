@@ -84,7 +84,7 @@ enum msg_type {
 	M_SECRETS, // + fd: sealed memory with secret values and the CA's key; replaces what came before
 	M_GO,	   // everything is there: serve -> M_OK | M_ERR
 	// G: skep-gate -> skep-cell
-	M_WHO,	   // id; u32 source port inside -> u32 pid, str exec id, str name of the program
+	M_WHO,	   // id; G: u32 port, u32 address inside, u32 address, u32 port dialled; I: u32 port, u64 inode -> u32 pid, str exec id, str name of the program
 	// G and K: skepd -> skep-cell -> skep-gate
 	M_POLICY,  // policy; K: also str resolver, str CA certificate, str path of further CAs, + fd as in M_SECRETS -> M_OK (K)
 	// G, K and C, from the gate outwards and back

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A scripted model: stands in for the model only, so that a real agent can work without any network.
 
-    model.py SCRIPT.json PORT-FILE
+    model.py SCRIPT.json PORT-FILE [LOG CERTIFICATE KEY]
 
+With the last three it speaks TLS, and writes the path and the fields of every request to LOG, a line of JSON each.
 Listens on a free port of 127.0.0.1 and writes it to PORT-FILE. Speaks the streaming and the plain form of Anthropic
 Messages (POST …/messages) and OpenAI Responses (POST …/responses). The script is a list of steps: {"read": path},
 {"write": [path, content]} and {"sh": command} become a call of the tool that the agent offers for it, {"text": words} the final answer.
@@ -11,11 +12,13 @@ Nothing is remembered between requests: the step is the number of tool results s
 import json
 import os
 import shlex
+import ssl
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 with open(sys.argv[1], encoding="utf-8") as script_file:
     SCRIPT = json.load(script_file)
+LOG = sys.argv[3] if len(sys.argv) > 3 else None
 
 # Tools that agents are known to offer, and how each takes its input.
 WRITE = {
@@ -69,6 +72,13 @@ class Model(BaseHTTPRequestHandler):
     def log_message(self, *args):
         pass
 
+    def parse_request(self):
+        good = super().parse_request()
+        if good and LOG:
+            with open(LOG, "a", encoding="utf-8") as f:
+                f.write(json.dumps({"path": self.path, "fields": list(self.headers.items())}) + "\n")
+        return good
+
     def do_HEAD(self):
         self.answer({})
 
@@ -99,11 +109,12 @@ class Model(BaseHTTPRequestHandler):
     def stream(self, events):
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
-        self.send_header("Connection", "close")
+        self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         for e in events:
-            self.wfile.write(f"event: {e['type']}\ndata: {json.dumps(e)}\n\n".encode())
-        self.close_connection = True
+            piece = f"event: {e['type']}\ndata: {json.dumps(e)}\n\n".encode()
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+        self.wfile.write(b"0\r\n\r\n")
 
     def anthropic(self, body):
         def results(m):
@@ -153,7 +164,22 @@ class Model(BaseHTTPRequestHandler):
         ])
 
 
-server = ThreadingHTTPServer(("127.0.0.1", 0), Model)
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def finish_request(self, request, client_address):
+        if LOG:  # in the connection's own thread: a slow handshake holds nobody up
+            request = context.wrap_socket(request, server_side=True)
+        super().finish_request(request, client_address)
+
+    def handle_error(self, request, client_address):
+        pass
+
+
+if LOG:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(sys.argv[4], sys.argv[5])
+server = Server(("127.0.0.1", 0), Model)
 with open(sys.argv[2] + ".new", "w", encoding="ascii") as port_file:
     port_file.write(str(server.server_address[1]))
 os.rename(sys.argv[2] + ".new", sys.argv[2])

@@ -102,7 +102,7 @@ static ssize_t ask(uint32_t server, long port, const char *name, int type, bool 
 	q[0] = (unsigned char)(n >> 8);
 	q[1] = (unsigned char)n;
 	if (!connect(s, (struct sockaddr *)&a, sizeof(a)) &&
-	    send(s, stream ? q : q + 2, stream ? n + 2 : n, MSG_NOSIGNAL) > 0 && poll(&f, 1, 1000) == 1)
+	    send(s, stream ? q : q + 2, stream ? n + 2 : n, MSG_NOSIGNAL) > 0 && poll(&f, 1, 400) == 1)
 		got = recv(s, out, size, 0);
 	close(s);
 	if (got > 2 && stream) {
@@ -186,13 +186,14 @@ void t040_resolvers(struct probe *p)
 	static const struct {
 		uint32_t address;
 		long port;
-	} others[] = {{0x08080808, 53},	 {0x01010101, 53},   {0x09090909, 853},	 {0x08080404, 443}, {0x7f000035, 53},
-		      {0x7f000036, 53},	 {0xe00000fb, 5353}, {0xe00000fc, 5355}, {0xffffffff, 137}, {0x0a000001, 53},
-		      {0xac110001, 53},	 {0xc0a80001, 53},   {0xa9fea9fe, 53},	 {0x646464c8, 53},  {0xc6120001, 53}};
+	} others[] = {{0x08080808, 53}, {0x01010101, 53},   {0x09090909, 853},	{0x08080404, 443}, {0x7f000035, 53},
+		      {0x7f000036, 53}, {0xe00000fb, 5353}, {0xe00000fc, 5355}, {0xffffffff, 137}, {0x0a000001, 53},
+		      {0xac110001, 53}, {0xc0a80001, 53},   {0xa9fea9fe, 53},	{0x646464c8, 53},  {0xc6120001, 53}};
 	long port = env_long("SKEP_ATTACK_UDP", 0);
 	unsigned char a[1500];
 
-	for (size_t i = 0; i < LEN(others) && !p->outside; i++) // never knock at addresses beyond loopback from the host
+	for (size_t i = 0; i < LEN(others) && !p->outside;
+	     i++) // never knock at addresses beyond loopback from the host
 		for (int stream = 0; stream < 2; stream++) {
 			ssize_t n = ask(others[i].address, others[i].port, "example.test", DNS_A, stream, a, sizeof(a));
 			judge(p, n <= 0, "%08x:%ld answers", others[i].address, others[i].port);
@@ -206,20 +207,18 @@ void t040_resolvers(struct probe *p)
 // T-043: an allowed host asked to be a proxy, and a redirect of it followed: the canary's answer points at itself.
 void t043_connect(struct probe *p)
 {
-	static const char *const lines[] = {"CONNECT 127.0.0.1:%ld HTTP/1.1",	"CONNECT 169.254.169.254:%ld HTTP/1.1",
-					    "CONNECT evil.test:%ld HTTP/1.1",	"GET http://127.0.0.1:%ld/ HTTP/1.1",
-					    "GET http://evil.test:%ld/ HTTP/1.1", "GET http://[::1]:%ld/ HTTP/1.1",
-					    "TRACE http://127.0.0.1:%ld/ HTTP/1.1"};
+	static const struct {
+		const char *before, *behind; // of the port
+	} lines[] = {{"CONNECT 127.0.0.1:", ""},      {"CONNECT 169.254.169.254:", ""}, {"CONNECT evil.test:", ""},
+		     {"GET http://127.0.0.1:", "/"},  {"GET http://evil.test:", "/"},	{"GET http://[::1]:", "/"},
+		     {"TRACE http://127.0.0.1:", "/"}};
 	long port = canary_port(p);
 	uint32_t address = port ? allowed(p, port) : 0;
 	char line[128], text[512];
 
 	for (size_t i = 0; port && i < LEN(lines); i++) {
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-		fmt(line, sizeof(line), lines[i], port);
-#pragma GCC diagnostic pop
-		fmt(text, sizeof(text), "%s\r\nHost: %s:%ld\r\nConnection: close\r\n\r\n", line,
+		fmt(line, sizeof(line), "%s%ld%s", lines[i].before, port, lines[i].behind);
+		fmt(text, sizeof(text), "%s HTTP/1.1\r\nHost: %s:%ld\r\nConnection: close\r\n\r\n", line,
 		    env_or("SKEP_ATTACK_NAME", "evil.test"), port);
 		judge(p, !address || !reach_text(p, address, port, text), "%s went through", line);
 	}
@@ -237,7 +236,8 @@ static size_t hello(unsigned char *b, const char *name, bool ech)
 	size_t n = name ? strlen(name) : 0, m = 0, at = 0;
 
 	if (name) {
-		unsigned char head[] = {0, 0, 0, (unsigned char)(n + 5), 0, (unsigned char)(n + 3), 0, 0, (unsigned char)n};
+		unsigned char head[] = {
+			0, 0, 0, (unsigned char)(n + 5), 0, (unsigned char)(n + 3), 0, 0, (unsigned char)n};
 		memcpy(ext, head, sizeof(head));
 		memcpy(ext + sizeof(head), name, n);
 		m = sizeof(head) + n;
@@ -247,8 +247,17 @@ static size_t hello(unsigned char *b, const char *name, bool ech)
 		m += sizeof(hidden);
 	}
 	size_t body = 2 + 32 + 1 + 4 + 2 + 2 + m;
-	unsigned char start[] = {22, 3, 1, (unsigned char)((body + 4) >> 8), (unsigned char)(body + 4), 1,
-				 0,  (unsigned char)(body >> 8), (unsigned char)body, 3, 3};
+	unsigned char start[] = {22,
+				 3,
+				 1,
+				 (unsigned char)((body + 4) >> 8),
+				 (unsigned char)(body + 4),
+				 1,
+				 0,
+				 (unsigned char)(body >> 8),
+				 (unsigned char)body,
+				 3,
+				 3};
 	memcpy(b, start, sizeof(start));
 	at = sizeof(start);
 	memset(b + at, 7, 32);
@@ -263,7 +272,8 @@ static size_t hello(unsigned char *b, const char *name, bool ech)
 // T-044: another name in the handshake or in the request than the one that was resolved.
 void t044_names_differ(struct probe *p)
 {
-	static const char *const hosts[] = {"evil.test", "127.0.0.1", "", "169.254.169.254:80", "evil.test@", "x evil.test"};
+	static const char *const hosts[] = {"evil.test",	  "127.0.0.1",	"",
+					    "169.254.169.254:80", "evil.test@", "x evil.test"};
 	static const char *const names[] = {"evil.test", "127.0.0.1", "", "localhost", NULL};
 	long port = canary_port(p);
 	uint32_t address = port ? allowed(p, port) : 0;
@@ -291,8 +301,15 @@ void t044_names_differ(struct probe *p)
 // T-045: addresses that stand for nothing, names that mean this machine, other ports of an allowed name.
 void t045_rebinding(struct probe *p)
 {
-	static const char *const names[] = {"localhost.evil.test", "127.0.0.1.evil.test", "rebind.test", "metadata.google.internal",
-					    "host.docker.internal", "kubernetes.default.svc", "127.0.0.1", "2130706433", "0x7f.1"};
+	static const char *const names[] = {"localhost.evil.test",
+					    "127.0.0.1.evil.test",
+					    "rebind.test",
+					    "metadata.google.internal",
+					    "host.docker.internal",
+					    "kubernetes.default.svc",
+					    "127.0.0.1",
+					    "2130706433",
+					    "0x7f.1"};
 	static const char get[] = "GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n";
 	long port = canary_port(p), others[] = {22, 53, 80, 443, port + 1};
 	uint32_t address = port ? allowed(p, port) : 0, found;
@@ -357,7 +374,7 @@ static bool abstract_answers(const char *name)
 	if (n + 2 > sizeof(a.sun_path))
 		return false;
 	memcpy(a.sun_path + 1, name, n);
-	bool on = !connect(s, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n + 2));
+	bool on = !connect(s, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n + 1));
 	close(s);
 	return on;
 }

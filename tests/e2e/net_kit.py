@@ -100,12 +100,14 @@ class Resolver:
 
     def __init__(self, zone=None, address="127.0.0.1"):
         self.zone, self.queries = zone or {}, []
-        self.u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.t = socket.socket(socket.AF_INET)
-        self.u.bind((address, 0))
-        self.address, self.port = self.u.getsockname()
-        self.t.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.t.bind((address, self.port))
+        for _ in range(20):  # the other run, beside this one, takes ports too
+            self.u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            self.t = socket.socket(socket.AF_INET)
+            self.t.bind((address, 0))
+            self.address, self.port = self.t.getsockname()
+            with contextlib.suppress(OSError):
+                self.u.bind((address, self.port))
+                break
         self.t.listen(16)
         for f in (self.datagrams, self.streams):
             threading.Thread(target=f, daemon=True).start()

@@ -96,6 +96,23 @@ static void test_public(void **state)
 			fail_msg("%s is %s", cases[i], judge(cases[i]));
 }
 
+// Where a mirror may be, and where never.
+static void test_inside(void **state)
+{
+	static const char *const inside[] = {"10.1.2.3", "192.168.1.1", "100.64.0.1", "203.0.113.9", "fd12::1", "::ffff:10.0.0.1"};
+	static const char *const not[] = {"127.0.0.1", "169.254.169.254", "100.100.100.200", "fe80::1", "fd00:ec2::254", "198.18.0.1",
+					  "0.0.0.0",   "::1",		  "224.0.0.1",	     "1.1.1.1", "::ffff:127.0.0.1"};
+	struct err e;
+	union addr a;
+	(void)state;
+	for (size_t i = 0; i < countof(inside); i++)
+		if (addr_parse(inside[i], 443, &a, &e) || !addr_is_inside(&a))
+			fail_msg("not inside: %s", inside[i]);
+	for (size_t i = 0; i < countof(not); i++)
+		if (addr_parse(not[i], 443, &a, &e) || addr_is_inside(&a))
+			fail_msg("inside: %s", not[i]);
+}
+
 static void test_text(void **state)
 {
 	static const char *const bad[] = {"",	       "1",    "1.2.3",	 "0x7f.0.0.1", "1.2.3.4.5",
@@ -122,6 +139,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_inside),
 		cmocka_unit_test(test_public),
 		cmocka_unit_test(test_text),
 	};

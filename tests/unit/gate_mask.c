@@ -51,6 +51,20 @@ static void test_forms(void **state)
 		}
 }
 
+// A body that ends inside a value, as one that breaks off does: most of it tells all of it.
+static void test_cut_off(void **state)
+{
+	(void)state;
+	for (size_t n = 1; n < strlen(VALUE); n++) {
+		auto_free char *text = xasprintf("so far %.*s", (int)n, VALUE), *got = through(text, 5, false);
+		auto_free char *same = through(text, 5, true);
+		bool hidden = strcmp(got, text);
+		assert_int_equal(hidden, n >= strlen(VALUE) / 2);
+		assert_int_equal(strlen(same), strlen(text));
+		assert_true(!hidden || (!strcmp(got, "so far " HOLDER) && !strstr(same, "s3c")));
+	}
+}
+
 // "user:" before the value shifts its bits: the middle of the text is another one for each length.
 static void test_basic(void **state)
 {
@@ -145,7 +159,7 @@ static void test_password(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_forms),	    cmocka_unit_test(test_basic),
+		cmocka_unit_test(test_forms), cmocka_unit_test(test_cut_off),	    cmocka_unit_test(test_basic),
 		cmocka_unit_test(test_same_length), cmocka_unit_test(test_flows),
 		cmocka_unit_test(test_broken_off),  cmocka_unit_test(test_prefix_of_another),
 		cmocka_unit_test(test_text),	    cmocka_unit_test(test_password),

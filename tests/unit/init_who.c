@@ -60,7 +60,7 @@ static void test_found(void **state)
 	auto_fd int c = accept4(l, (struct sockaddr *)&from, &n, SOCK_CLOEXEC);
 	assert_true(c >= 0);
 	for (int i = 0; i < 100; i++) { // it may be resting, and this machine has more processes than a cell
-		who_has_port(ntohs(from.sin_port), &o);
+		who_has_port(ntohs(from.sin_port), 0, &o);
 		if (o.pid)
 			break;
 		poll(NULL, 0, 30);
@@ -79,7 +79,7 @@ static void test_not_found(void **state)
 	(void)state;
 	auto_fd int l = listener(&at);
 	assert_true(l >= 0);
-	who_has_port(ntohs(at.sin_port), &o); // a listener is no connection
+	who_has_port(ntohs(at.sin_port), 0, &o); // a listener is no connection
 	assert_int_equal(o.pid, 0);
 	assert_string_equal(o.exec, "");
 }

@@ -476,6 +476,21 @@ static void pinned_addresses(void **state)
 	policy_done(&p);
 }
 
+// Only what the preset itself brought, whatever else is said of the host.
+static void mirrors(void **state)
+{
+	(void)state;
+	char *registries[] = {(char *)"m.test\tnpm", (char *)"p.test:8443\tpip", NULL};
+	struct policy p = MAKE("a.test", "*.m.test");
+	struct err e = {0};
+	struct host_name m = name("m.test"), q = name("p.test"), a = name("a.test"), sub = name("x.m.test");
+	assert_int_equal(preset_add(&p, "registries", registries, &e), 0);
+	assert_true(policy_is_mirror(&p, &m, 443) && policy_is_mirror(&p, &q, 8443));
+	assert_false(policy_is_mirror(&p, &m, 22) || policy_is_mirror(&p, &q, 443));
+	assert_false(policy_is_mirror(&p, &a, 443) || policy_is_mirror(&p, &sub, 443));
+	policy_done(&p);
+}
+
 static void nothing_said_nothing_allowed(void **state)
 {
 	(void)state;
@@ -730,6 +745,7 @@ int main(void)
 		cmocka_unit_test(what_is_opened),
 		cmocka_unit_test(names_dns_answers),
 		cmocka_unit_test(pinned_addresses),
+		cmocka_unit_test(mirrors),
 		cmocka_unit_test(nothing_said_nothing_allowed),
 		cmocka_unit_test(a_policy_comes_back),
 		cmocka_unit_test(the_biggest_policy_fits_its_bound),
