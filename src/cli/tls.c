@@ -28,11 +28,11 @@
 #define TIMED_OUT 124
 #define TEXT_MAX (1u << 20)
 
-#define POM \
-	"<project><modelVersion>4.0.0</modelVersion><groupId>t</groupId><artifactId>t</artifactId><version>1</version>" \
+#define POM                                                                                                                   \
+	"<project><modelVersion>4.0.0</modelVersion><groupId>t</groupId><artifactId>t</artifactId><version>1</version>"       \
 	"<packaging>pom</packaging><repositories><repository><id>central</id><url>%s/maven</url></repository></repositories>" \
-	"<pluginRepositories><pluginRepository><id>central</id><url>%s/maven</url></pluginRepository></pluginRepositories>" \
-	"<build><extensions><extension><groupId>t</groupId><artifactId>x</artifactId><version>1</version></extension>" \
+	"<pluginRepositories><pluginRepository><id>central</id><url>%s/maven</url></pluginRepository></pluginRepositories>"   \
+	"<build><extensions><extension><groupId>t</groupId><artifactId>x</artifactId><version>1</version></extension>"        \
 	"</extensions></build></project>"
 #define CLASS \
 	"public class T { public static void main(String[] a) throws Exception { new java.net.URL(a[0]).openStream(); } }"
@@ -61,7 +61,8 @@ static const struct {
 	{"go", "go", "GOPROXY=$U/go GOSUMDB=off GOFLAGS=-mod=mod go list -m nothing.test/x@latest", "SSL_CERT_FILE"},
 	{"cargo", "cargo --version",
 	 "CARGO_HOME=$PWD/c CARGO_NET_RETRY=0 cargo search --index sparse+$U/cargo/ nothing", "CARGO_HTTP_CAINFO"},
-	{"java", "javac", "echo '" CLASS "' > T.java && java T.java $U/java", "the system's key store, JAVA_TOOL_OPTIONS"},
+	{"java", "javac", "echo '" CLASS "' > T.java && java T.java $U/java",
+	 "the system's key store, JAVA_TOOL_OPTIONS"},
 	{"maven", "mvn", "printf '" POM "' $U $U > pom.xml && mvn -B -q -Dmaven.repo.local=$PWD/m validate",
 	 "the system's key store, JAVA_TOOL_OPTIONS"},
 	{"ruby", "ruby", "ruby -ropen-uri -e 'URI.open(ENV[\"U\"] + \"/ruby\")'", "SSL_CERT_FILE"},
@@ -70,7 +71,8 @@ static const struct {
 	 "its managed policy"},
 };
 
-struct try {
+struct
+try {
 	char *top, *port, *gate;
 	struct buf said, log; // what the cell says is there; what the host saw
 	pid_t host;
@@ -97,7 +99,8 @@ static int make_places(struct try *t, struct err *e)
 	t->top = xasprintf("%s/skep-tls-XXXXXX", tmp && *tmp == '/' ? tmp : "/tmp");
 	if (!mkdtemp(t->top))
 		return err_sys(e, "make %s", t->top);
-	auto_free char *host = below(t, "host"), *home = below(t, "skep"), *config = below(t, "config"), *project = below(t, "project");
+	auto_free char *host = below(t, "host"), *home = below(t, "skep"), *config = below(t, "config"),
+		       *project = below(t, "project");
 	if (mkdir(host, 0700) || mkdir(project, 0700) || chdir(project))
 		return err_sys(e, "%s", project);
 	// From here on this process, and what it starts, is a caller of its own.
@@ -150,8 +153,10 @@ static char *script(void)
 	buf_str(&b, "cd \"$(mktemp -d)\" || exit 1\n");
 	for (size_t i = 0; i < countof(tools); i++) {
 		bool word = !strchr(tools[i].needs, ' ');
-		buf_fmt(&b, "if %s%s >/dev/null 2>&1; then echo %s; (mkdir d-%s && cd d-%s && %s) </dev/null >/dev/null 2>&1 & fi\n",
-			word ? "command -v " : "", tools[i].needs, tools[i].tool, tools[i].tool, tools[i].tool, tools[i].try);
+		buf_fmt(&b,
+			"if %s%s >/dev/null 2>&1; then echo %s; (mkdir d-%s && cd d-%s && %s) </dev/null >/dev/null 2>&1 & fi\n",
+			word ? "command -v " : "", tools[i].needs, tools[i].tool, tools[i].tool, tools[i].tool,
+			tools[i].try);
 	}
 	buf_str(&b, "wait\nexit 0\n");
 	return buf_take(&b);
@@ -159,10 +164,11 @@ static char *script(void)
 
 static int run_cell(struct try *t, struct err *e)
 {
-	char skep[] = "skep", run[] = "run", empty[] = "--empty", allow[] = "--allow", env[] = "--env", timeout[] = "--timeout", limit[] = "60s",
-	     dashes[] = "--", sh[] = "sh", c[] = "-c";
-	auto_free char *rule = xasprintf(NAME ":%s=127.0.0.1 open", t->port), *url = xasprintf("U=https://" NAME ":%s", t->port),
-		       *host = xasprintf("H=" NAME ":%s", t->port), *text = script();
+	char skep[] = "skep", run[] = "run", empty[] = "--empty", allow[] = "--allow", env[] = "--env",
+	     timeout[] = "--timeout", limit[] = "60s", dashes[] = "--", sh[] = "sh", c[] = "-c";
+	auto_free char *rule = xasprintf(NAME ":%s=127.0.0.1 open", t->port),
+		       *url = xasprintf("U=https://" NAME ":%s", t->port), *host = xasprintf("H=" NAME ":%s", t->port),
+		       *text = script();
 	char *argv[] = {skep, run, empty, allow, rule, env, url, env, host, timeout, limit, dashes, sh, c, text, NULL};
 	int status;
 	if (proc_run("/proc/self/exe", argv, &t->said, &status, e))
@@ -190,7 +196,8 @@ static bool has_asked(const struct try *t, const char *tool)
 	struct str rest = {t->log.p, t->log.n}, line;
 	size_t n = strlen(tool);
 	while (str_next(&rest, '\n', &line))
-		if (line.n > n && line.p[0] == '/' && !strncmp(line.p + 1, tool, n) && (line.n == n + 1 || strchr("/?", line.p[n + 1])))
+		if (line.n > n && line.p[0] == '/' && !strncmp(line.p + 1, tool, n) &&
+		    (line.n == n + 1 || strchr("/?", line.p[n + 1])))
 			return true;
 	return false;
 }

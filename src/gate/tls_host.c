@@ -39,7 +39,8 @@ static void note(struct host *h, const char *head)
 
 static void answer(struct host *h, SSL *ssl)
 {
-	static const char ok[] = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\nConnection: close\r\n\r\nskep\n";
+	static const char ok[] =
+		"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\nConnection: close\r\n\r\nskep\n";
 	char head[HEAD_MAX];
 	size_t n = 0;
 	int got;
@@ -74,7 +75,8 @@ static int listen_on_loopback(uint16_t *port, struct err *e)
 	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	socklen_t n = sizeof at;
 	auto_fd int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (fd < 0 || bind(fd, (struct sockaddr *)&at, sizeof at) || listen(fd, 64) || getsockname(fd, (struct sockaddr *)&at, &n))
+	if (fd < 0 || bind(fd, (struct sockaddr *)&at, sizeof at) || listen(fd, 64) ||
+	    getsockname(fd, (struct sockaddr *)&at, &n))
 		return err_sys(e, "listen on the loopback");
 	*port = ntohs(at.sin_port);
 	return take_fd(&fd);

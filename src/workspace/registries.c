@@ -136,7 +136,8 @@ void registry_index(struct registries *r, struct str url)
 	if (!add_url(r, REGISTRY_CARGO, url, &u) || !str_is(u.scheme, "https") || url.p == u.scheme.p)
 		return; // only sparse+https: others are git repositories
 	bool slash = u.rest.n && u.rest.p[u.rest.n - 1] == '/';
-	auto_free char *clean = xasprintf("https://%.*s%.*s%s", (int)u.host.n, u.host.p, (int)u.rest.n, u.rest.p, slash ? "" : "/");
+	auto_free char *clean =
+		xasprintf("https://%.*s%.*s%s", (int)u.host.n, u.host.p, (int)u.rest.n, u.rest.p, slash ? "" : "/");
 	for (size_t i = 0; r->indexes && r->indexes[i]; i++)
 		if (!strcmp(r->indexes[i], clean))
 			return;

@@ -172,7 +172,8 @@ static void scan_cargo(struct registries *r, const char *home, const char *root)
 static bool is_cached(const char *home, const char *url)
 {
 	const char *host = url + strlen("https://");
-	auto_free char *pattern = xasprintf("%s/.cargo/registry/index/%.*s-*/config.json", home, (int)strcspn(host, "/:"), host);
+	auto_free char *pattern =
+		xasprintf("%s/.cargo/registry/index/%.*s-*/config.json", home, (int)strcspn(host, "/:"), host);
 	glob_t found = {0};
 	bool is = !glob(pattern, GLOB_NOSORT, NULL, &found);
 	globfree(&found);
@@ -181,7 +182,8 @@ static bool is_cached(const char *home, const char *url)
 
 static char **index_question(const char *url)
 {
-	static const char *const words[] = {"/usr/bin/env", "-C", "/", "curl", "-fsSL", "--proto", "=https", "--max-time", "3", "--"};
+	static const char *const words[] = {"/usr/bin/env", "-C",     "/",	    "curl", "-fsSL",
+					    "--proto",	    "=https", "--max-time", "3",    "--"};
 	char **argv = NULL;
 	auto_free char *file = xasprintf("%sconfig.json", url);
 	for (size_t i = 0; i < countof(words); i++)

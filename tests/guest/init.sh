@@ -1,5 +1,6 @@
 #!/bin/busybox sh
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=dash
 # Pid 1 of the guest: a small system with cgroup v2 only, then the tests, once for each way of standing in the tree.
 export PATH=/usr/bin:/opt/skep HOME=/root USER=root LANG=C.UTF-8
 mount -t proc proc /proc
@@ -19,7 +20,7 @@ depmod
 for m in overlay nf_tables nft_tproxy nft_ct nft_reject_inet nft_log nfnetlink_log nft_nat nft_redir; do modprobe $m || echo "# no module $m"; done
 echo "# $(uname -r), up $(cut -d' ' -f1 /proc/uptime) s"
 cases=$(sed 's/.*cases=\([^ ]*\).*/\1/' /proc/cmdline)
-[ "$cases" = all ] && cases=root,service,shell,none,readonly,container
+[ "$cases" = all ] && cases=root,session,service,shell,none,readonly,container,crowded
 for c in $(echo "$cases" | tr , ' '); do
 	sh /opt/limits.sh "$c"
 	echo "# $c done, up $(cut -d' ' -f1 /proc/uptime) s"

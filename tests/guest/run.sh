@@ -28,7 +28,7 @@ kernel_package() {
 
 fetch_kernel() {
 	local name
-	[ -e "$cache"/kernel/boot/vmlinuz-* ] 2>/dev/null && return
+	[ -d "$cache/kernel" ] && return
 	name=$(kernel_package)
 	[ -n "$name" ] || { echo "guest: apt knows no linux-image-cloud-amd64 (apt-get update)" >&2; exit 1; }
 	mkdir -p "$cache"
@@ -73,7 +73,7 @@ make_root() {
 root=$work/root
 fetch_kernel
 make_root
-/sbin/mke2fs -q -F -t ext4 -O ^has_journal -d "$root" "$work/disk" 512M 2>/dev/null
+/sbin/mke2fs -q -F -t ext4 -O ^has_journal -d "$root" "$work/disk" 512M >/dev/null
 rm -rf "$root"
 
 start=$(date +%s)
