@@ -7,6 +7,8 @@ import subprocess
 
 import pytest
 
+from kit import IS_ROOT
+
 POM = """<project><modelVersion>4.0.0</modelVersion><groupId>t</groupId><artifactId>t</artifactId><version>1</version><packaging>pom</packaging>
 <build><extensions><extension><groupId>org.hamcrest</groupId><artifactId>hamcrest-core</artifactId><version>1.3</version></extension></extensions></build></project>"""
 CARGO = '[package]\nname = "t"\nversion = "0.1.0"\nedition = "2021"\n[dependencies]\nitoa = "=1.0.11"\n'
@@ -28,6 +30,10 @@ def runs(path, *args):
         return subprocess.run([path, *args], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=30, check=False).returncode == 0
     except OSError:
         return False
+
+
+# A toolchain of rustup's is its owner's: where only root has one, root's run shows that cargo works.
+HERE = [t for t in TOOLS if t != "cargo" or IS_ROOT or runs("cargo", "--version")]
 
 
 def toolchain(home):
@@ -55,7 +61,7 @@ def prepared(home, tool):
     return [*options, "--env", f"PATH={path}", *(["--root"] if tool == "apt" else [])]
 
 
-@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("tool", HERE)
 def test_installs_a_package(home, tool):
     options = prepared(home, tool)
     _, command, says, _ = TOOLS[tool]
@@ -64,7 +70,7 @@ def test_installs_a_package(home, tool):
     assert "proxy=" not in r.out.lower()
 
 
-@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("tool", HERE)
 def test_says_clearly_that_there_is_no_network(home, tool):
     """Under none: not found, at once, and skep tells what was refused."""
     options = prepared(home, tool)
