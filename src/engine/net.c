@@ -130,9 +130,22 @@ void net_fill(struct box *b, struct cell_net *out)
 	b->net = (struct cell_net){0};
 }
 
+// git asks a helper for credentials; the one for this host says the placeholder. Set by variables, so that nothing of the
+// user's own configuration is touched.
+static void git_helper(char ***env, unsigned n, const struct secret_row *r)
+{
+	auto_free char *port = r->port && r->port != 443 ? xasprintf(":%u", r->port) : xstrdup("");
+	auto_free char *key = xasprintf("GIT_CONFIG_KEY_%u=credential.https://%s%s.helper", n, r->host, port);
+	auto_free char *value = xasprintf("GIT_CONFIG_VALUE_%u=!f() { test \"$1\" = get && printf 'username=skep\\npassword=%%s\\n' \"$%s\"; }; f", n,
+					  r->name);
+	strv_add(env, key);
+	strv_add(env, value);
+}
+
 char **net_env(struct box *b)
 {
 	char **env = NULL;
+	unsigned helpers = 0;
 	for (char **s = b->row.has_net ? b->row.net.secrets : NULL; s && *s; s++) {
 		const char *tab = strchr(*s, '\t');
 		auto_free char *name = tab ? xstrndup(*s, (size_t)(tab - *s)) : NULL;
@@ -144,7 +157,12 @@ char **net_env(struct box *b)
 		auto_free char *file = xasprintf("%s_FILE=/run/secrets/%s", name, name);
 		if (r->as == SECRET_FILE)
 			strv_add(&env, file);
+		if (r->as == SECRET_GIT)
+			git_helper(&env, helpers++, r);
 	}
+	auto_free char *count = xasprintf("GIT_CONFIG_COUNT=%u", helpers);
+	if (helpers)
+		strv_add(&env, count);
 	return env;
 }
 

@@ -543,6 +543,9 @@ def test_git_clone(home, project, authority):
         assert r.out == "a small project\n", r.err
         assert up.seen(VALUE) and not up.seen(placeholder(cell))
         assert VALUE not in sh(cell, "cat /tmp/clone/.git/config").ok().out
+        # and with nothing in the address: git asks the helper that came with the secret
+        r = sh(cell, f'GIT_TERMINAL_PROMPT=0 git clone -q "https://api.test:{up.port}/{os.path.basename(project)}/.git" /tmp/again && cat /tmp/again/README')
+        assert r.out == "a small project\n", r.err
     finally:
         up.close()
 
