@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# make run | test | unit | e2e | fuzz | soak | check | format | lint
+# make run | test | unit | e2e | fuzz | guest | soak | check | format | lint
 
 run:
 	@tools/deps build
@@ -20,6 +20,13 @@ fuzz:
 	@tools/run-tests fuzz
 check:
 	@V=$(V) tools/run-tests checks
+
+# The limits on a kernel with cgroup v2, in QEMU: two minutes, most of it one core's, so no part of `make test`.
+.PHONY: guest
+guest:
+	@tools/deps build guest
+	@$(MAKE) -s -j$$(nproc) all $(B)/unit/isolate_cgroup
+	@tests/guest/run.sh $(B)
 
 # Long runs: an hour of fuzzing, and everything again with sanitizers in the programs.
 soak:

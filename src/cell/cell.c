@@ -145,6 +145,7 @@ static void build_failed(struct cell *c, const struct err *e)
 	loop_flush(&c->loop);
 	if (c->has_cgroup && cgroup_close_remove(&c->cgroup, &ignored))
 		log_line(LOG_WARN, "%s", ignored.msg); // the next nursery sweeps it
+	seat_leave(&c->seat);
 	_exit(1);
 }
 
@@ -392,8 +393,11 @@ static _Noreturn void leave(struct cell *c)
 	// With a daemon there the group waits for the seat's next cell; without, nobody would ever clear it away.
 	if (c->has_cgroup && !c->told && cgroup_close_remove(&c->cgroup, &e))
 		log_line(LOG_WARN, "%s: %s", c->spec.sandbox, e.msg);
-	if (c->remove_layer && !mold_give_back(c))
+	bool given = c->remove_layer && mold_give_back(c); // its seat with it
+	if (c->remove_layer && !given)
 		dispose_layer(c);
+	if (!given)
+		seat_leave(&c->seat);
 	_exit(0);
 }
 

@@ -283,6 +283,7 @@ void mold_drop(struct mold *m, bool beside)
 		end(m);
 		_exit(0);
 	}
+	seat_leave(&m->seat);
 	mold_close_fds(m);
 	free(m->layer);
 	free(m->place);

@@ -11,6 +11,7 @@ struct seat {
 };
 
 int seat_take(const struct nursery *n, struct seat *out, struct err *e) MUST_USE;
+void seat_leave(struct seat *s);
 // The seat's group, made if need be and emptied unless it is kept. UNSUPPORTED when the host has none.
 int seat_group(const struct nursery *n, const struct seat *s, bool keep, struct cgroup *out, struct err *e) MUST_USE;
 void seat_sweep(const struct nursery *n); // removes the groups of seats that nobody has

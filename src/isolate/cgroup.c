@@ -138,13 +138,19 @@ void cgroup_detect_from(struct cgroup_host *out, const char *mountinfo, const ch
 	*out = h;
 }
 
+int cgroup_detect_of(pid_t pid, struct cgroup_host *out, struct err *e)
+{
+	auto_buf struct buf mounts = BUF_INIT(16u << 20), place = BUF_INIT(64u << 10);
+	auto_free char *path = xasprintf("/proc/%d/cgroup", (int)pid);
+	if (fs_read(AT_FDCWD, "/proc/self/mountinfo", &mounts, e) || fs_read(AT_FDCWD, path, &place, e))
+		return -1;
+	cgroup_detect_from(out, buf_cstr(&mounts), buf_cstr(&place));
+	return 0;
+}
+
 int cgroup_detect(struct cgroup_host *out, struct err *e)
 {
-	auto_buf struct buf mounts = BUF_INIT(16u << 20), self = BUF_INIT(64u << 10);
-	if (fs_read(AT_FDCWD, "/proc/self/mountinfo", &mounts, e) || fs_read(AT_FDCWD, "/proc/self/cgroup", &self, e))
-		return -1;
-	cgroup_detect_from(out, buf_cstr(&mounts), buf_cstr(&self));
-	return 0;
+	return cgroup_detect_of(getpid(), out, e);
 }
 
 void cgroup_host_done(struct cgroup_host *h)

@@ -3,7 +3,8 @@
 //
 // Layout: one directory "skep" per hierarchy, below it one group per cell. Version 1: at the top of each hierarchy
 // we see. Version 2: below our own group when that is delegated to us (its processes, ours only, then move to
-// "skep-main" beside it, because a group with controllers for children may hold no process), or for root at the top.
+// "skep-main" beside it, because a group with controllers for children may hold no process), or below the nearest
+// group above that is; for root at the top.
 //
 // A host with version 1 controllers and an empty version 2 tree is version 1. A missing controller is a missing
 // limit and is said: cgroup_describe is "supervised" unless cpu, memory and pids are all there.
@@ -24,6 +25,8 @@ struct cgroup_host {
 
 // Finds and prepares what this process may use. Nothing to be had is no failure: mode is then CGROUP_NONE.
 int cgroup_detect(struct cgroup_host *out, struct err *e) MUST_USE;
+// The same for the place where pid, one of ours, stands.
+int cgroup_detect_of(pid_t pid, struct cgroup_host *out, struct err *e) MUST_USE;
 void cgroup_host_done(struct cgroup_host *h);
 const char *cgroup_describe(const struct cgroup_host *h); // "cgroup-v1" | "cgroup-v2" | "supervised"
 bool cgroup_can_freeze(const struct cgroup_host *h);

@@ -91,7 +91,8 @@ static bool use(struct cgroup_host *h, const char *base, bool may_vacate)
 	auto_fd int dir = open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0 || !lists(dir, "cgroup.controllers", "memory") || !lists(dir, "cgroup.controllers", "pids"))
 		return false;
-	if (faccessat(dir, ".", W_OK, AT_EACCESS))
+	// the second: whoever moves a process needs it of the group above both places
+	if (faccessat(dir, ".", W_OK, AT_EACCESS) || faccessat(dir, "cgroup.procs", W_OK, AT_EACCESS))
 		return false;
 	bool enabled = lists(dir, "cgroup.subtree_control", "memory") && lists(dir, "cgroup.subtree_control", "pids");
 	if (!enabled && may_vacate && !vacate(dir))
@@ -125,19 +126,45 @@ static char *own_path(const struct cgroup_mount *m, const char *self_cgroup)
 	return NULL;
 }
 
+// A group that a service manager looks after, and has not handed over.
+static bool is_managed(const char *path)
+{
+	auto_fd int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	bool unit = str_has_suffix(path, ".slice") || str_has_suffix(path, ".service") || str_has_suffix(path, ".scope");
+	return dir < 0 || (unit && !is_delegated(dir));
+}
+
+// A shell and its skepd stand in one leaf of the subtree that was handed to their user: the cells go beside it.
+static void climb(struct cgroup_host *h, const char *point, char *path)
+{
+	while (h->mode == CGROUP_NONE && strlen(path) > strlen(point)) {
+		*strrchr(path, '/') = 0;
+		if (is_managed(path))
+			return;
+		use(h, path, false);
+	}
+}
+
+// The top of the whole tree may hold processes and children at once; the top that a container sees may not.
+static bool is_real_top(const struct cgroup_mount *m, const char *path)
+{
+	auto_free char *type = xasprintf("%s/cgroup.type", path);
+	return !strcmp(path, m->point) && !fs_exists(AT_FDCWD, type);
+}
+
 void cgv2_detect(struct cgroup_host *h, const struct cgroup_mount *m, const char *self_cgroup)
 {
 	auto_free char *own = own_path(m, self_cgroup);
 	if (!own)
 		return;
-	bool at_top = !strcmp(own, m->point);
 	bool moved = str_has_suffix(own, "/" MAIN); // by an earlier process of ours
 	if (moved)
 		own[strlen(own) - strlen("/" MAIN)] = 0;
-	if (use(h, own, !moved && !at_top) || at_top)
+	if (use(h, own, !moved && !is_real_top(m, own)))
 		return;
-	// Root outside any delegated group: the top of the tree may hold processes and children at once.
-	if (!geteuid() && !strcmp(m->root, "/"))
+	if (geteuid())
+		climb(h, m->point, own);
+	else if (!strcmp(m->root, "/") && strcmp(own, m->point)) // root outside any delegated group
 		use(h, m->point, false);
 }
 
@@ -153,6 +180,10 @@ int cgv2_limits(struct cgroup *c, const struct limits *l, struct err *e)
 {
 	int dir = cgroup_dir(c, CG_MEMORY);
 	if (put_number(dir, "memory.max", l->memory, e) || put_number(dir, "pids.max", l->pids, e))
+		return -1;
+	// Without root the files belong to the id that the cell's processes have. With --nested those can mount the tree:
+	// a group of theirs would outlive them and keep ours from being removed.
+	if (fs_put(dir, "cgroup.max.descendants", "0", e))
 		return -1;
 	// absent where the kernel has no swap
 	if (fs_exists(dir, "memory.swap.max") && fs_put(dir, "memory.swap.max", l->memory ? "0" : "max", e))

@@ -20,7 +20,7 @@ depmod
 for m in overlay nf_tables nft_tproxy nft_ct nft_reject_inet nft_log nfnetlink_log nft_nat nft_redir; do modprobe $m || echo "# no module $m"; done
 echo "# $(uname -r), up $(cut -d' ' -f1 /proc/uptime) s"
 cases=$(sed 's/.*cases=\([^ ]*\).*/\1/' /proc/cmdline)
-[ "$cases" = all ] && cases=root,session,service,shell,none,readonly,container,crowded
+[ "$cases" = all ] && cases=unit,root,session,service,shell,none,readonly,container,crowded
 for c in $(echo "$cases" | tr , ' '); do
 	sh /opt/limits.sh "$c"
 	echo "# $c done, up $(cut -d' ' -f1 /proc/uptime) s"

@@ -11,6 +11,7 @@
 #   readonly   root where the tree is mounted read-only, as in most containers: supervised
 #   container  root in a cgroup namespace of its own, whose top group is free of processes
 #   crowded    the same, with processes in the top group: supervised
+#   unit       tests/unit/isolate_cgroup.c, as root
 #
 # limits.sh CASE prepares the place, as root; limits.sh CASE in is the test, in it.
 case=$1
@@ -22,7 +23,7 @@ bad() { echo "not ok $case $*"; }
 check() { # name command...: one line for it
 	name=$1
 	shift
-	if "$@" >/tmp/out.$$ 2>&1; then ok "$name"; else bad "$name: $(tail -n 3 /tmp/out.$$ | tr '\n' ' ')"; fi
+	if "$@" >/tmp/out.$$ 2>&1; then ok "$name"; else bad "$name: $(tail -n 5 /tmp/out.$$ | tr '\n' ' ')"; fi
 }
 is() { [ "$1" = "$2" ] || { echo "'$1' is not '$2'"; return 1; }; }
 until_true() { # tenths-of-seconds command...
@@ -93,7 +94,7 @@ pids() {
 bomb() {
 	id=$(skep new --empty --pids 60) || return 1
 	skep exec -d "$id" -- sh -c 'f() { f | f & }; f; sleep 30 # bomb' || return 1
-	until_true 50 hit "$id" pids || return 1
+	[ "$want" = supervised ] || until_true 50 hit "$id" pids || return 1 # there it is over between two looks
 	skep stop "$id" && until_true 30 nobody bomb && usable "$id" && skep rm --force "$id"
 }
 
@@ -170,10 +171,23 @@ second_home() {
 	somebody first && is "$(field "$id" state)" running && usable "$id" && skep rm --force "$id"
 }
 
+# Where it may make namespaces it can mount the tree from its own group down: it changes nothing there.
+nested() {
+	id=$(skep new --empty --nested --memory 64m) || return 1
+	out=$(skep exec "$id" -- /usr/bin/unshare -U -r -m -C sh -c '
+		mkdir /tmp/g && mount -t cgroup2 none /tmp/g && echo mounted && cd /tmp/g || exit
+		echo max >memory.max && echo raised
+		mkdir x && echo made')
+	is "$out" mounted && skep stop "$id" && usable "$id" && skep rm --force "$id"
+}
+
 left() {
 	skep rm --all --force
 	kill "$(daemon)"
-	until_true 50 nothing_left || find $top -type d -path '*/skep/*' | grep . || ps
+	until_true 50 nothing_left && return
+	find $top -type d -path '*/skep/*'
+	ps # without pgrep
+	return 1
 }
 nothing_left() { [ "$(processes)" = 0 ] && [ -z "$(find $top -type d -path '*/skep/*')" ]; }
 
@@ -197,6 +211,7 @@ all() {
 	check stop stop
 	check supervisor-killed supervisor_killed
 	check daemon-killed daemon_killed
+	[ "$want" = supervised ] || check nested nested
 	[ "$case" = service ] || check second-home second_home
 	check left left
 }
@@ -222,19 +237,31 @@ ask_for_service() {
 	until_true 50 test ! -e /tmp/ask && until_true 50 test -S "$SKEP_HOME/run/skepd.sock"
 	sleep 1
 }
+trim() { # as systemd does with the group of a service that has ended
+	for g in "$top"/ann/service-*; do
+		grep -qs 'populated 0' "$g/cgroup.events" && find "$g" -depth -type d -exec rmdir {} +
+	done
+}
 manage() {
 	n=0
 	while sleep 0.1; do
+		trim
 		[ -e /tmp/ask ] || continue
 		n=$((n + 1))
 		delegate "$top/ann/service-$n" 1000
-		in_group "$top/ann/service-$n" su -s /bin/sh ann -c "SKEP_HOME=$SKEP_HOME exec /opt/skep/skepd --foreground" &
+		in_group "$top/ann/service-$n" su -s /bin/sh ann -c "SKEP_HOME=$SKEP_HOME exec /opt/skep/skepd --foreground 2>/tmp/skepd.log" &
 		rm -f /tmp/ask
 	done
 }
 
+unit() {
+	/opt/skep/isolate_cgroup >/tmp/unit 2>&1
+	sed -n 's/^\[       OK \] /ok unit /p; s/^\[  FAILED  \] \(test_.*\)/not ok unit \1/p; s/^\[   LINE   \]/# &/p' /tmp/unit
+}
+
 exec 3>&1
 case $case$2 in
+unit) unit ;;
 root) SKEP_HOME=/root/skep && all cgroup-v2 cgroup ;;
 session)
 	SKEP_HOME=/root/session

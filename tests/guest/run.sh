@@ -55,9 +55,9 @@ make_root() {
 	for d in bin sbin lib lib64; do ln -s "usr/$d" "$root/$d"; done
 	cp /bin/busybox "$root/usr/bin/"
 	for applet in $(busybox --list); do [ "$applet" = busybox ] || ln -s busybox "$root/usr/bin/$applet"; done
-	add /usr/bin/newuidmap /usr/bin/newgidmap /usr/bin/unshare "$build/skepd" "$build/skep-gate"
-	mv "$root"/usr/bin/{skepd,skep-gate} "$root/opt/skep/"
-	cp "$build"/{skep,skep-cell,skep-attack} "$root/opt/skep/"
+	add /usr/bin/newuidmap /usr/bin/newgidmap /usr/bin/unshare "$build"/{skepd,skep-gate,unit/isolate_cgroup}
+	mv "$root"/usr/bin/{skepd,skep-gate,isolate_cgroup} "$root/opt/skep/"
+	cp "$build"/{skep,skep-cell} "$root/opt/skep/"
 	modules=$(cd "$cache/kernel" && echo lib/modules/*)
 	for d in fs/overlayfs net/netfilter net/ipv4/netfilter net/ipv6/netfilter lib; do
 		mkdir -p "$root/usr/$modules/kernel/$d"
