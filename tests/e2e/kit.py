@@ -281,7 +281,7 @@ class World:
         except (OSError, ValueError, KeyError) as e:
             problems.append(f"shutdown: {e}")
         try:
-            wait_for(lambda: not self.alive(), 10, 0.05)
+            wait_for(lambda: not self.alive(), 25, 0.05)  # a cell waits 10 s for a client it was promised
         except AssertionError:
             problems.append(f"stray processes: {sorted(self.alive())}")
             self.kill_strays()
@@ -322,6 +322,9 @@ class Leftovers:
             while cgroup_dirs() - self.cgroups and time.monotonic() < deadline:
                 time.sleep(0.05)
             found += [f"cgroup: {x}" for x in sorted(cgroup_dirs() - self.cgroups)]
+        deadline = time.monotonic() + 15  # the same holds for one whose daemon died before it could be seen
+        while glob.glob(f"{w.skep_home}/run/cells/*") and time.monotonic() < deadline:
+            time.sleep(0.05)
         found += [f"socket: {x}" for x in glob.glob(f"{w.skep_home}/run/cells/*")]
         for d in ("layers", "sandboxes"):
             found += [f"{d}: {x}" for x in glob.glob(f"{w.skep_home}/{d}/*") if not kept(x)]
