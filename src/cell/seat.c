@@ -38,16 +38,27 @@ static bool sit(int *fd, uint32_t number, struct seat *out)
 	return true;
 }
 
+#define HINTS 1024u // read at once: a supervisor's stack stays small
+_Static_assert(USERNS_RANGES % HINTS == 0, "whole parts");
+
+static bool sit_in(int *fd, uint32_t first, bool all, struct seat *out)
+{
+	char hints[HINTS] = {0};
+	(void)!pread(*fd, hints, sizeof hints, first);
+	for (uint32_t i = 0; i < HINTS; i++)
+		if ((all || hints[i] != TAKEN) && sit(fd, first + i, out))
+			return true;
+	return false;
+}
+
 int seat_take(const struct nursery *n, struct seat *out, struct err *e)
 {
-	char hints[USERNS_RANGES] = {0};
 	auto_fd int fd = open_numbers(n, e);
 	if (fd < 0)
 		return -1;
-	(void)!pread(fd, hints, sizeof hints, 0);
 	for (int all = 0; all < 2; all++)
-		for (uint32_t i = 0; i < USERNS_RANGES; i++)
-			if ((all || hints[i] != TAKEN) && sit(&fd, i, out))
+		for (uint32_t i = 0; i < USERNS_RANGES; i += HINTS)
+			if (sit_in(&fd, i, all, out))
 				return 0;
 	return err_set(e, ERR_LIMIT, "every one of %u seats is taken", USERNS_RANGES);
 }

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #define SUMMARY_NAMES 8 // changed paths named in the summary line
 
@@ -85,6 +87,13 @@ static json_t *create(const struct create_opts *o, const struct exec_request *x,
 	return box;
 }
 
+// The null device is the same inside: nothing has to be carried there.
+static bool has_stdin(void)
+{
+	struct stat st;
+	return !fstat(STDIN_FILENO, &st) && !(S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3));
+}
+
 static int run_run(const struct call *c)
 {
 	const struct create_opts *o = c->opts;
@@ -92,13 +101,14 @@ static int run_run(const struct call *c)
 	if (request_check(o, &e))
 		return out_usage(c, &e);
 	bool tty = o->tty || (!o->no_tty && term_is_all());
-	struct exec_request x = {.argv = c->words, .tty = tty, .want_stdin = true, .timeout = OPT_UNSET};
+	bool in = tty || has_stdin();
+	struct exec_request x = {.argv = c->words, .tty = tty, .want_stdin = in, .timeout = OPT_UNSET};
 	auto_json json_t *box = create(o, &x, &e);
 	if (!box)
 		return out_fail(c, &e);
 	const char *id = json_str(box, "id"), *name = json_str(box, "name");
 	struct pump_result r;
-	struct pump_spec spec = {.in = 0, .out = 1, .err = 2, .tty = tty, .forward = true, .to_end = true};
+	struct pump_spec spec = {.in = in ? 0 : -1, .out = 1, .err = 2, .tty = tty, .forward = true, .to_end = true};
 	int status = session_run(c, json_object_get(box, "attach"), spec, &r);
 	if (r.has_changes)
 		summarize(*name ? name : id, &r);
