@@ -5,13 +5,11 @@
     bench.py [--build DIR] [--md FILE] [--json FILE] [--quick] [--full] [--only NAME,…]
 
 Contenders take turns in shuffled rounds, so that drift of the machine hits all alike. A figure is a ratio to a peer in
-the same run; absolute times are for the reader. Needs only the standard library, and the two C helpers beside this file."""
+the same run; absolute times are for the reader. Needs only the standard library, and the C helpers beside this file."""
 import argparse
-import datetime
 import http.client
 import json
 import os
-import platform
 import random
 import shutil
 import signal
@@ -21,12 +19,10 @@ import sys
 import tempfile
 import time
 
+from gate import Gate
+from table import Table, quantile
+
 TRUE = "/bin/true"
-
-
-def quantile(values, q):
-    v = sorted(values)
-    return v[min(len(v) - 1, int(len(v) * q))]
 
 
 class Bench:
@@ -44,10 +40,7 @@ class Bench:
         }
         for d in ("h", "p"):
             os.mkdir(f"{self.top}/{d}")
-        self.raw = {}
-        self.rows = []
-        self.absent = {}
-        self.notes = []
+        self.table = Table()
 
     # -- small tools ----------------------------------------------------------------------------------------
     def run(self, *argv, **kw):
@@ -78,17 +71,14 @@ class Bench:
         c.close()
         return pid
 
-    def ratio_row(self, what, name, value, unit, base=None, against="", budget=""):
-        self.rows.append({"what": what, "who": name, "value": value, "unit": unit, "ratio": value[0] / base if base else None, "against": against, "budget": budget})
-
     # -- peers ----------------------------------------------------------------------------------------------
     def peers(self):
-        """{name: argv that runs /bin/true in the peer's sandbox}; the rest goes to self.absent."""
+        """{name: argv that runs /bin/true in the peer's sandbox}; the rest goes to the table's absent."""
         make = {"bwrap": self.peer_bwrap, "runc": self.peer_runc, "docker": self.peer_docker, "runsc": self.peer_runsc, "srt": self.peer_srt, "codex": self.peer_codex}
         found = {}
         for name, maker in make.items():
             if not shutil.which(name, path=self.env["PATH"]):
-                self.absent[name] = "not installed"
+                self.table.absent[name] = "not installed"
                 continue
             try:
                 argv = maker()
@@ -96,7 +86,7 @@ class Bench:
                 found[name] = argv
             except (subprocess.CalledProcessError, OSError) as e:
                 why = getattr(e, "stderr", b"") or str(e).encode()
-                self.absent[name] = "installed, but does not run here: " + why.decode("utf-8", "replace").strip().split("\n")[0][:120]
+                self.table.absent[name] = "installed, but does not run here: " + why.decode("utf-8", "replace").strip().split("\n")[0][:120]
         return found
 
     def peer_bwrap(self):
@@ -149,18 +139,12 @@ class Bench:
                 times[n] += self.spawn(contenders[n], k, idle_ms)[0]
         return times
 
-    def report_times(self, what, times, base, budget):
-        self.raw[what] = times
-        base_value = quantile(times[base], 0.5) if base in times else None
-        for n, v in sorted(times.items(), key=lambda x: quantile(x[1], 0.5)):
-            self.ratio_row(what, n, [quantile(v, q) * 1e3 for q in (0.5, 0.95, 0.99)], "ms", base_value and base_value * 1e3, base, budget if n.startswith("skep") else "")
-
     def first_command(self, peers):
         skep = {"skep run": [f"{self.build}/skep", "run", "--", TRUE]}
         r = 6 if self.args.quick else 40
-        self.report_times("create, run true, remove: hot", self.turns({**skep, **peers, "bare": [TRUE]}, r, 5), "bwrap", "≤ 0.5")
+        self.table.times("create, run true, remove: hot", self.turns({**skep, **peers, "bare": [TRUE]}, r, 5), "bwrap", "≤ 0.5")
         fast = {n: a for n, a in peers.items() if n in ("bwrap", "runc")}
-        self.report_times("create, run true, remove: after 100 ms idle", self.turns({**skep, **fast, "bare": [TRUE]}, max(r // 2, 4), 3, 100), "bwrap", "≤ 0.5")
+        self.table.times("create, run true, remove: after 100 ms idle", self.turns({**skep, **fast, "bare": [TRUE]}, max(r // 2, 4), 3, 100), "bwrap", "≤ 0.5")
 
     def burst(self, peers):
         everyone = {"skep run": [f"{self.build}/skep", "run", "--", TRUE], **{n: a for n, a in peers.items() if n in ("bwrap", "runc")}}
@@ -174,11 +158,11 @@ class Bench:
                     t, wall = self.spawn(everyone[n], 100, 0, width)
                     walls[n].append(wall)
                     times[n] += t
-            self.raw[what] = {"wall": walls, "each": times}
+            self.table.raw[what] = {"wall": walls, "each": times}
             base = quantile(walls["bwrap"], 0.5) * 1e3 if "bwrap" in walls else None
             for n, w in walls.items():
                 value = [quantile(w, 0.5) * 1e3, quantile(times[n], 0.95) * 1e3, quantile(times[n], 0.99) * 1e3]
-                self.ratio_row(f"{what}: wall (p50), each (p95, p99)", n, value, "ms", base, "bwrap", "≤ 150 ms" if n == "skep run" else "")
+                self.table.row(f"{what}: wall (p50), each (p95, p99)", n, value, "ms", base, "bwrap", "≤ 150 ms" if n == "skep run" else "")
 
     def exec_live(self, _):
         sid = self.skep("new")
@@ -186,13 +170,13 @@ class Bench:
         try:
             what = "exec of true in a live cell, whole CLI process"
             r = 6 if self.args.quick else 40
-            self.report_times(what, self.turns({"skep exec": [f"{self.build}/skep", "exec", sid, "--", TRUE], "bare": [TRUE]}, r, 5), "bare", "")
+            self.table.times(what, self.turns({"skep exec": [f"{self.build}/skep", "exec", sid, "--", TRUE], "bare": [TRUE]}, r, 5), "bare", "")
             out = self.run(f"{self.build}/bench/exec-conn", self.home, sid, str(30 if self.args.quick else 300), TRUE)
             times = {"bare": [], "skep, open connection": []}
             for line in out.splitlines():
                 k, v = line.split()
                 times["bare" if k == "bare" else "skep, open connection"].append(int(v) / 1e9)
-            self.report_times("exec of true in a live cell, from an open connection", times, "bare", "≤ 1.5")
+            self.table.times("exec of true in a live cell, from an open connection", times, "bare", "≤ 1.5")
         finally:
             self.skep("rm", "--force", sid)
 
@@ -202,17 +186,17 @@ class Bench:
 
     def thousand(self, _):
         if not self.args.full:
-            self.notes.append("1,000 live sandboxes: only with --full")
+            self.table.notes.append("1,000 live sandboxes: only with --full")
             return
         skep = [f"{self.build}/skep", "run", "--", TRUE]
         before = self.spawn(skep, 100)[0]
         took, ids = self.idle_memory(1000, "1,000 live sandboxes, each", keep=True)
         try:
             after = self.spawn(skep, 100)[0]
-            self.raw["create beside 1,000"] = {"before": before, "after": after}
+            self.table.raw["create beside 1,000"] = {"before": before, "after": after}
             b, a = quantile(before, 0.5), quantile(after, 0.5)
-            self.rows.append({"what": "time to start 1,000 sandboxes", "who": "skep", "value": [took], "unit": "s", "ratio": None, "against": "", "budget": ""})
-            self.ratio_row("create, run true, remove beside 1,000 live", "skep run", [a * 1e3, quantile(after, 0.95) * 1e3, quantile(after, 0.99) * 1e3], "ms", b * 1e3, "with none live", "≤ 1.2")
+            self.table.row("time to start 1,000 sandboxes", "skep", [took], "s")
+            self.table.row("create, run true, remove beside 1,000 live", "skep run", [a * 1e3, quantile(after, 0.95) * 1e3, quantile(after, 0.99) * 1e3], "ms", b * 1e3, "with none live", "≤ 1.2")
         finally:
             self.remove(ids)
 
@@ -232,10 +216,10 @@ class Bench:
         settle()
         after = memory(self.ours())
         delta = {k: (after[k] - before[k]) / n for k in after}
-        self.raw[what] = {"before": before, "after": after, "n": n}
+        self.table.raw[what] = {"before": before, "after": after, "n": n}
         kernel = delta["Slab"] + delta["KernelStack"] + delta["PageTables"] + delta["Percpu"]
         for who, value, budget in (("our processes (PSS)", delta["pss"], ""), ("kernel (slab, stacks, page tables, per-cpu)", kernel, ""), ("together", delta["pss"] + kernel, "≤ 614 KiB")):
-            self.rows.append({"what": what, "who": who, "value": [value], "unit": "KiB", "ratio": None, "against": "", "budget": budget})
+            self.table.row(what, who, [value], "KiB", budget=budget)
         if not keep:
             self.remove(ids)
         return took, ids
@@ -280,10 +264,10 @@ class Bench:
                     times[n].append(time.monotonic() - start)
         finally:
             self.skep("rm", "--force", sid)
-        self.raw["build"] = times
+        self.table.raw["build"] = times
         base = quantile(times["bare"], 0.5)
         for n, v in times.items():
-            self.ratio_row("build and test of a C project", n, [quantile(v, 0.5), max(v)], "s (p50, max)", base, "bare", "≤ 1.03" if n != "bare" else "")
+            self.table.row("build and test of a C project", n, [quantile(v, 0.5), max(v)], "s (p50, max)", base, "bare", "≤ 1.03" if n != "bare" else "")
 
     def idle_cpu(self, _):
         """skepd does nothing when nothing happens."""
@@ -291,24 +275,25 @@ class Bench:
         pid = self.daemon_pid()
         a = cpu_ticks(pid)
         time.sleep(3)
-        self.rows.append({"what": "skepd, idle for 3 s", "who": "CPU time", "value": [(cpu_ticks(pid) - a) * 1000 / os.sysconf("SC_CLK_TCK")], "unit": "ms", "ratio": None, "against": "", "budget": "0"})
+        self.table.row("skepd, idle for 3 s", "CPU time", [(cpu_ticks(pid) - a) * 1000 / os.sysconf("SC_CLK_TCK")], "ms", budget="0")
 
     # -- the whole --------------------------------------------------------------------------------------------
     def all(self):
         with open(f"{self.project}/README", "w", encoding="ascii") as f:
             f.write("a project\n")
         self.run("git", "init", "-q")
-        peers = self.peers()
         # memory first: later steps let the pool of waiting slots grow, which is not the sandboxes' own
-        steps = {"memory": self.memory, "first": self.first_command, "burst": self.burst, "exec": self.exec_live, "thousand": self.thousand, "build": self.build_inside, "cpu": self.idle_cpu}
+        steps = {"memory": self.memory, "first": self.first_command, "burst": self.burst, "exec": self.exec_live, "thousand": self.thousand, "build": self.build_inside, "cpu": self.idle_cpu, "gate": Gate(self).all}
+        chosen = self.args.only.split(",") if self.args.only else list(steps)
+        peers = self.peers() if {"first", "burst"} & set(chosen) else {}
         for name, step in steps.items():
-            if not self.args.only or name in self.args.only.split(","):
+            if name in chosen:
                 print(f"bench: {name} …", file=sys.stderr, flush=True)
                 try:
                     step(peers)
                 except subprocess.CalledProcessError as e:
                     why = (e.stderr or b"").decode("utf-8", "replace").strip().split("\n")[-1][:200]
-                    self.notes.append(f"{name}: failed: {why or e}")
+                    self.table.notes.append(f"{name}: failed: {why or e}")
                     print(f"bench: {name}: {why or e}", file=sys.stderr)
 
     def close(self):
@@ -318,21 +303,6 @@ class Bench:
         except (subprocess.CalledProcessError, OSError):
             pass
         shutil.rmtree(self.top, ignore_errors=True)
-
-    def markdown(self):
-        who = "root" if os.getuid() == 0 else "an ordinary user"
-        out = ["# Benchmarks", "", f"`make bench` on {datetime.date.today()}, Linux {platform.release().split('-')[0]}, {os.cpu_count()} cores, as {who}. Times are p50 / p95 / p99;", "the ratio is between medians of the same run, in which the contenders took turns.", ""]
-        last = None
-        for r in self.rows:
-            if r["what"] != last:
-                out += ["", f"**{r['what']}**", "", "| | " + r["unit"] + " | ratio | budget |", "|---|---|---|---|"]
-                last = r["what"]
-            value = " / ".join(f"{v:.2f}" if v < 100 else f"{v:.0f}" for v in r["value"])
-            ratio = f"{r['ratio']:.2f} × {r['against']}" if r["ratio"] else ""
-            out.append(f"| {r['who']} | {value} | {ratio} | {r['budget']} |")
-        out += ["", "Peers not in the table: " + ("; ".join(f"{n} ({why})" for n, why in self.absent.items()) or "none") + "."]
-        out += [f"\n{n}." for n in self.notes]
-        return "\n".join(out) + "\n"
 
 
 def settle():
@@ -385,21 +355,20 @@ def main():
     p.add_argument("--json", help="keep the raw numbers in this file")
     p.add_argument("--quick", action="store_true", help="few rounds: does it work at all")
     p.add_argument("--full", action="store_true", help="1,000 live sandboxes too")
-    p.add_argument("--only", help="memory,first,burst,exec,thousand,build,cpu")
+    p.add_argument("--only", help="memory,first,burst,exec,thousand,build,cpu,gate")
     args = p.parse_args()
     b = Bench(args)
     try:
         b.all()
     finally:
         b.close()
-    text = b.markdown()
+    text = b.table.markdown()
     print(text)
     if args.md:
         with open(args.md, "w", encoding="utf-8") as f:
             f.write(text)
     if args.json:
-        with open(args.json, "w", encoding="utf-8") as f:
-            json.dump({"raw": b.raw, "rows": b.rows, "absent": b.absent}, f, indent=1)
+        b.table.save(args.json)
     return 0
 
 

@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-# make bench [BENCH_ARGS='--full']: the budgets against the peers that are installed, same machine, same run
+# make bench [BENCH_ARGS='--full']: the budgets against the peers that are installed, same machine, same run.
+# Only a whole run replaces the table in docs/.
 
-BENCH_TOOLS := $(B)/bench/spawn $(B)/bench/exec-conn
+BENCH_TOOLS := $(addprefix $(B)/bench/,spawn exec-conn gate_client gate_server)
 $(B)/bench/spawn: bench/spawn.c
 	@mkdir -p $(@D)
 	$(CC) -std=gnu17 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -static -o $@ $<
 $(B)/bench/exec-conn: bench/exec-conn.c $(call glibs,http model base)
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(filter %.a,$^)
+$(B)/bench/gate_%: bench/gate_%.c bench/gate_io.c bench/gate_io.h
+	@mkdir -p $(@D)
+	$(CC) -std=gnu17 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -o $@ $(filter %.c,$^) -lssl -lcrypto
 
 .PHONY: bench-tools
 bench-tools: $(BENCH_TOOLS)
 bench:
 	@tools/deps build bench
 	@$(MAKE) -s -j$$(nproc) all bench-tools
-	@/usr/bin/python3 bench/bench.py --build $(B) --md docs/benchmarks.md $(BENCH_ARGS)
+	@/usr/bin/python3 -B bench/bench.py --build $(B) $(if $(filter --only% --quick,$(BENCH_ARGS)),,--md docs/benchmarks.md) $(BENCH_ARGS)

@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #define TEXT_MAX (1u << 20)
-#define MEMORY "268435456" // limits of the test cells, small enough to reach
+#define MEMORY "536870912" // limits of the test cells, small enough to reach
 #define PIDS "128"	   // as many as fit into the memory
 #define DISK "536870912"
 #define NAME "canary.test" // what a rule allows: the canary's port on the host, under this name only

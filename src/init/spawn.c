@@ -2,6 +2,7 @@
 #include "init/spawn.h"
 
 #include "base/mem.h"
+#include "base/str.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -145,6 +146,20 @@ static int entry(void *arg)
 	_exit(child(arg));
 }
 
+// When memory ends the kernel takes the largest process, which in a crowd of small ones could be pid 1, and the cell with
+// it. Commands and what they start go first, also before anything of the host's. Only now, after exec, it is theirs to set.
+static void goes_first(pid_t pid)
+{
+	char path[48];
+	if (fmt_to(path, sizeof path, "/proc/%d/oom_score_adj", (int)pid))
+		return;
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		(void)!write(fd, "500", 3);
+		close(fd);
+	}
+}
+
 pid_t spawn_process(struct spawn *s)
 {
 	static char stack[STACK] __attribute__((aligned(16)));
@@ -163,5 +178,7 @@ pid_t spawn_process(struct spawn *s)
 		s->error = keep;
 		return -1;
 	}
+	if (pid > 0)
+		goes_first(pid);
 	return pid;
 }

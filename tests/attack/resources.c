@@ -78,6 +78,7 @@ static void exponential(struct probe *p)
 	pid_t pid = fork();
 	if (pid == 0) {
 		signal(SIGCHLD, SIG_IGN);
+		put_file("/proc/self/oom_score_adj", "1000"); // what the dead leave behind counts too: let it be these
 		bomb(&end, forks);
 		_exit(0);
 	}

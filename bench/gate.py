@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the gate costs: from a cell through it to a host on loopback, against the same client without a cell ("direct"),
+and with TLS opened against the proxies of gate_peers.py. Client and host are the C programs beside this file; the client
+times itself, so neither its start nor `skep exec` counts."""
+import os
+import random
+import shutil
+import subprocess
+
+import gate_peers
+from table import quantile
+
+PASSED, OPENED = "h.test", "o.test"  # the same host under two names, the second opened by its rule
+MB = 1e6
+
+
+class Gate:
+    def __init__(self, bench):
+        self.bench, self.table = bench, bench.table
+        self.dir = f"{bench.top}/g"
+        self.quick = bench.args.quick
+        self.peers = {}
+        self.server = self.cell = None
+
+    def all(self, _):
+        try:
+            self.set_up()
+            self.create()
+            self.first_byte()
+            self.passed()
+            self.opened()
+        finally:
+            self.tear_down()
+
+    # -- the host, the cell, the peers ------------------------------------------------------------------------
+    def set_up(self):
+        os.makedirs(f"{self.dir}/project")
+        os.chmod(self.bench.top, 0o711)  # squid runs as another user
+        os.chmod(self.dir, 0o711)
+        self.client = shutil.copy(f"{self.bench.build}/bench/gate_client", f"{self.dir}/project")
+        self.ca, cert, key = self.certificates()
+        shutil.copy(self.ca, f"{self.dir}/project/ca.pem")
+        self.server = subprocess.Popen([f"{self.bench.build}/bench/gate_server", cert, key], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.plain, self.tls = self.server.stdout.readline().decode().split()
+        self.rules = ["--allow", f"{PASSED}:{self.plain}=127.0.0.1", "--allow", f"{PASSED}:{self.tls}=127.0.0.1", "--allow", f"{OPENED}:{self.tls}=127.0.0.1 open"]
+        config = f"{self.bench.env['HOME']}/.config/skep"
+        os.makedirs(config, exist_ok=True)
+        with open(f"{config}/config.yaml", "w", encoding="utf-8") as f:
+            f.write(f"ca_file: {self.ca}\n")
+        self.cell = self.skep("new", *self.rules)
+        self.skep("start", self.cell)
+
+    def certificates(self):
+        ca, key = gate_peers.authority(f"{self.dir}/ca", "bench")
+        leaf = f"{self.dir}/leaf"
+        with open(f"{leaf}.ext", "w", encoding="ascii") as f:
+            f.write(f"subjectAltName=DNS:{PASSED},DNS:{OPENED},IP:127.0.0.1\nextendedKeyUsage=serverAuth\n")
+        gate_peers.openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", f"/CN={PASSED}", "-keyout", f"{leaf}.key", "-out", f"{leaf}.csr")
+        gate_peers.openssl("x509", "-req", "-in", f"{leaf}.csr", "-CA", ca, "-CAkey", key, "-CAcreateserial", "-days", "2", "-extfile", f"{leaf}.ext", "-out", f"{leaf}.pem")
+        os.chmod(ca, 0o644)
+        return ca, f"{leaf}.pem", f"{leaf}.key"
+
+    def start_peers(self):
+        for name, start in gate_peers.ALL.items():
+            d = f"{self.dir}/{name}"
+            os.mkdir(d)
+            try:
+                self.peers[name] = start(d, self.ca)
+            except (gate_peers.Absent, OSError, KeyError, subprocess.CalledProcessError) as e:
+                self.table.absent[name] = str(e)
+
+    def tear_down(self):
+        for p in self.peers.values():
+            p.close()
+        if self.server:
+            self.server.stdin.close()
+            self.server.wait()
+        if self.cell:
+            self.skep("rm", "--force", self.cell)
+
+    def skep(self, *argv):
+        return self.bench.run(f"{self.bench.build}/skep", *argv, cwd=f"{self.dir}/project").strip()
+
+    # -- one run of the client --------------------------------------------------------------------------------
+    def direct(self, tls):
+        opts = ["-t", "-c", self.ca, "-n", PASSED] if tls else []
+        return lambda options, *work: self.nanoseconds([self.client, *opts, *options, "127.0.0.1", self.tls if tls else self.plain, *work])
+
+    def through(self, tls, name=PASSED):
+        opts = ["-t"] if tls else []
+        if tls and name == PASSED:
+            opts += ["-c", "ca.pem"]
+        return lambda options, *work: self.nanoseconds([f"{self.bench.build}/skep", "exec", self.cell, "--", "./gate_client", *opts, *options, name, self.tls if tls else self.plain, *work])
+
+    def proxied(self, peer):
+        opts = ["-t", "-c", peer.ca, "-x", str(peer.port), "-n", PASSED]
+        return lambda options, *work: self.nanoseconds([self.client, *opts, *options, "127.0.0.1", self.tls, *work])
+
+    def nanoseconds(self, argv):
+        out = self.bench.run(*map(str, argv), cwd=f"{self.dir}/project")
+        return [int(x) for x in out.split("\n") if x.isdigit()]
+
+    def turns(self, contenders, rounds, one):
+        """{name: [whatever one(name, contender) gives, joined]}: every round each contender once, in a new order."""
+        got = {n: [] for n in contenders}
+        for n, c in contenders.items():
+            one(n, c)  # warm
+        for _ in range(rounds):
+            order = list(contenders)
+            random.shuffle(order)
+            for n in order:
+                got[n] += one(n, contenders[n])
+        return got
+
+    def rates(self, contenders, work, start):
+        """{name: [units a second]}. work(contender, amount) gives nanoseconds; the amount is made to last about a second."""
+        amount = {}
+        for n, c in contenders.items():
+            amount[n], took = start, 0
+            while took < 0.2e9:
+                took = sum(work(c, amount[n]))
+                grow = (0.25e9 if self.quick else 1e9) / took
+                amount[n] = max(int(amount[n] * min(grow, 20)) // 8 * 8, 8)  # the client's 8 threads share it evenly
+        return self.turns(contenders, 2 if self.quick else 9, lambda n, c: [amount[n] / t * 1e9 for t in work(c, amount[n])])
+
+    # -- figures ----------------------------------------------------------------------------------------------
+    def create(self):
+        run = [f"{self.bench.build}/skep", "run"]
+        what = "create, run true, remove: without and with network rules"
+        times = self.bench.turns({"skep run": [*run, "--", "/bin/true"], "skep run --allow h.test": [*run, "--allow", PASSED, "--", "/bin/true"]}, 6 if self.quick else 40, 5)
+        self.table.times(what, times, "skep run", "")
+        what = "first connection of a new cell (its gate starts), to the first byte"
+        times = {"skep, name": [], "skep, first connection": [], "skep, second connection": []}
+        for _ in range(5 if self.quick else 40):
+            out = self.skep("run", *self.rules, "--", "./gate_client", PASSED, self.plain, "first", "2")
+            for who, t in zip(times, out.replace("name ", "").split()):
+                times[who].append(int(t) / 1e9)
+        self.table.times(what, times, "", "")
+
+    def first_byte(self):
+        """The name is resolved and the gate runs; a pause between connections, since a client seldom comes alone so soon."""
+        for tls, what in ((False, "first byte of a new connection, TCP passed through"), (True, "first byte of a new connection, TLS passed through (with its handshake)")):
+            contenders = {"direct": self.direct(tls), "skep": self.through(tls)}
+            count = 20 if self.quick else 100
+            times = self.turns(contenders, 2 if self.quick else 8, lambda n, c: [t / 1e9 for t in c(["-i", 2000], "first", count)])
+            self.table.times(what, times, "direct", "")
+            over = (quantile(times["skep"], 0.5) - quantile(times["direct"], 0.5)) * 1e3
+            self.table.row(what, "skep over direct", [over], "ms", budget="≤ 0.3 ms")
+
+    def passed(self):
+        for tls, kind in ((False, "TCP"), (True, "TLS")):
+            contenders = {"direct": self.direct(tls), "skep": self.through(tls)}
+            for way, text in (("down", "to the cell"), ("up", "from the cell")):
+                rates = self.rates(contenders, lambda c, n, way=way: c([], way, 1, n), 100_000_000)
+                self.table.rates(f"throughput, {kind} passed through, {text}", rates, "MB/s", MB, "direct", "≥ 0.9")
+
+    def opened(self):
+        self.start_peers()
+        contenders = {"direct": self.direct(True), "skep": self.through(True, OPENED), **{n: self.proxied(p) for n, p in self.peers.items()}}
+        base = next((n for n in ("squid", "mitmproxy") if n in self.peers), "direct")
+        works = (
+            ("requests for 1 KB on 8 kept connections", "requests/s", 1, lambda c, n: c(["-w", 8], "get", n, 1000), 64),
+            ("requests for 1 KB, a new connection each, 8 at a time", "requests/s", 1, lambda c, n: c(["-w", 8], "get-new", n, 1000), 32),
+            ("throughput of one answer", "MB/s", MB, lambda c, n: c([], "get", 1, n), 8_000_000),
+        )
+        for what, unit, scale, work, start in works:
+            self.table.rates(f"TLS opened: {what}", self.rates(contenders, work, start), unit, scale, base, "")
