@@ -20,7 +20,7 @@ import tempfile
 import time
 
 from gate import Gate
-from table import Table, quantile
+from table import Table, cpu_ticks, quantile
 
 TRUE = "/bin/true"
 
@@ -307,12 +307,6 @@ class Bench:
 
 def settle():
     time.sleep(2)
-
-
-def cpu_ticks(pid):
-    with open(f"/proc/{pid}/stat", "rb") as f:
-        fields = f.read().rpartition(b")")[2].split()
-    return int(fields[11]) + int(fields[12])
 
 
 def memory(pids):

@@ -2,13 +2,14 @@
 """What the gate costs: from a cell through it to a host on loopback, against the same client without a cell ("direct"),
 and with TLS opened against the proxies of gate_peers.py. Client and host are the C programs beside this file; the client
 times itself, so neither its start nor `skep exec` counts."""
+import contextlib
 import os
 import random
 import shutil
 import subprocess
 
 import gate_peers
-from table import quantile
+from table import cpu_ticks, quantile
 
 PASSED, OPENED = "h.test", "o.test"  # the same host under two names, the second opened by its rule
 MB = 1e6
@@ -100,28 +101,46 @@ class Gate:
         out = self.bench.run(*map(str, argv), cwd=f"{self.dir}/project")
         return [int(x) for x in out.split("\n") if x.isdigit()]
 
-    def turns(self, contenders, rounds, one):
+    def attempt(self, what, name, work):
+        """None when a peer failed: then it is left out of this workload. Ours has to work."""
+        try:
+            return work()
+        except subprocess.CalledProcessError as e:
+            why = (e.stderr or b"").decode("utf-8", "replace").strip()
+            if name not in self.peers:
+                e.stderr = f"{what}, {name}: {why}".encode()
+                raise
+            self.table.absent[f"{name}, {what}"] = why
+            return None
+
+    def turns(self, what, contenders, rounds, one):
         """{name: [whatever one(name, contender) gives, joined]}: every round each contender once, in a new order."""
         got = {n: [] for n in contenders}
-        for n, c in contenders.items():
-            one(n, c)  # warm
-        for _ in range(rounds):
-            order = list(contenders)
+        for i in range(rounds + 1):
+            order = list(got)
             random.shuffle(order)
             for n in order:
-                got[n] += one(n, contenders[n])
+                figures = self.attempt(what, n, lambda: one(n, contenders[n]))
+                if figures is None:
+                    del got[n]
+                elif i:  # the first round warms
+                    got[n] += figures
         return got
 
-    def rates(self, contenders, work, start):
+    def rates(self, what, contenders, work, start):
         """{name: [units a second]}. work(contender, amount) gives nanoseconds; the amount is made to last about a second."""
+        second = 0.25e9 if self.quick else 1e9
         amount = {}
         for n, c in contenders.items():
-            amount[n], took = start, 0
-            while took < 0.2e9:
-                took = sum(work(c, amount[n]))
-                grow = (0.25e9 if self.quick else 1e9) / took
-                amount[n] = max(int(amount[n] * min(grow, 20)) // 8 * 8, 8)  # the client's 8 threads share it evenly
-        return self.turns(contenders, 2 if self.quick else 9, lambda n, c: [amount[n] / t * 1e9 for t in work(c, amount[n])])
+            want, took = start, [0]
+            while took and sum(took) < second / 2:
+                amount[n] = want
+                took = self.attempt(what, n, lambda: work(c, amount[n]))
+                if took:
+                    want = max(int(want * min(second / sum(took), 20)) // 8 * 8, 8)  # the client's 8 threads share it evenly
+            amount[n] = want if took else None
+        able = {n: c for n, c in contenders.items() if amount[n]}
+        return self.turns(what, able, 2 if self.quick else 9, lambda n, c: [amount[n] / t * 1e9 for t in work(c, amount[n])])
 
     # -- figures ----------------------------------------------------------------------------------------------
     def create(self):
@@ -138,11 +157,11 @@ class Gate:
         self.table.times(what, times, "", "")
 
     def first_byte(self):
-        """The name is resolved and the gate runs; a pause between connections, since a client seldom comes alone so soon."""
+        """The name is resolved and the gate runs; a pause before each connection, as between those of most programs."""
         for tls, what in ((False, "first byte of a new connection, TCP passed through"), (True, "first byte of a new connection, TLS passed through (with its handshake)")):
             contenders = {"direct": self.direct(tls), "skep": self.through(tls)}
             count = 20 if self.quick else 100
-            times = self.turns(contenders, 2 if self.quick else 8, lambda n, c: [t / 1e9 for t in c(["-i", 2000], "first", count)])
+            times = self.turns(what, contenders, 2 if self.quick else 8, lambda n, c: [t / 1e9 for t in c(["-i", 2000], "first", count)])
             self.table.times(what, times, "direct", "")
             over = (quantile(times["skep"], 0.5) - quantile(times["direct"], 0.5)) * 1e3
             self.table.row(what, "skep over direct", [over], "ms", budget="≤ 0.3 ms")
@@ -151,17 +170,38 @@ class Gate:
         for tls, kind in ((False, "TCP"), (True, "TLS")):
             contenders = {"direct": self.direct(tls), "skep": self.through(tls)}
             for way, text in (("down", "to the cell"), ("up", "from the cell")):
-                rates = self.rates(contenders, lambda c, n, way=way: c([], way, 1, n), 100_000_000)
-                self.table.rates(f"throughput, {kind} passed through, {text}", rates, "MB/s", MB, "direct", "≥ 0.9")
+                what = f"throughput, {kind} passed through, {text}"
+                used, moved = self.gate_cpu(), 0
+
+                def work(c, n, way=way):
+                    nonlocal moved
+                    moved += n if c is contenders["skep"] else 0
+                    return c([], way, 1, n)
+
+                rates = self.rates(what, contenders, work, 100_000_000)
+                self.table.rates(what, rates, "MB/s", MB, "direct", "≥ 0.9")
+                alone = moved / max(self.gate_cpu() - used, 0.01)
+                self.table.row(what, "skep-gate, for each second of its CPU", [alone / MB], "MB/s", quantile(rates["direct"], 0.5) / MB, "direct")
+
+    def gate_cpu(self):
+        """Seconds, of the one gate that runs."""
+        ticks = 0
+        for p in self.bench.ours():
+            with contextlib.suppress(OSError), open(f"/proc/{p}/comm", encoding="utf-8") as f:
+                if f.read().strip() == "skep-gate":
+                    ticks += cpu_ticks(p)
+        return ticks / os.sysconf("SC_CLK_TCK")
 
     def opened(self):
         self.start_peers()
         contenders = {"direct": self.direct(True), "skep": self.through(True, OPENED), **{n: self.proxied(p) for n, p in self.peers.items()}}
-        base = next((n for n in ("squid", "mitmproxy") if n in self.peers), "direct")
         works = (
             ("requests for 1 KB on 8 kept connections", "requests/s", 1, lambda c, n: c(["-w", 8], "get", n, 1000), 64),
             ("requests for 1 KB, a new connection each, 8 at a time", "requests/s", 1, lambda c, n: c(["-w", 8], "get-new", n, 1000), 32),
             ("throughput of one answer", "MB/s", MB, lambda c, n: c([], "get", 1, n), 8_000_000),
         )
-        for what, unit, scale, work, start in works:
-            self.table.rates(f"TLS opened: {what}", self.rates(contenders, work, start), unit, scale, base, "")
+        for name, unit, scale, work, start in works:
+            what = f"TLS opened: {name}"
+            rates = self.rates(what, contenders, work, start)
+            base = next((n for n in ("squid", "mitmproxy") if n in rates), "direct")
+            self.table.rates(what, rates, unit, scale, base, "")

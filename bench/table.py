@@ -11,6 +11,12 @@ def quantile(values, q):
     return v[min(len(v) - 1, int(len(v) * q))]
 
 
+def cpu_ticks(pid):
+    with open(f"/proc/{pid}/stat", "rb") as f:
+        fields = f.read().rpartition(b")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
 class Table:
     def __init__(self):
         self.rows = []

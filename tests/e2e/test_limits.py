@@ -201,3 +201,30 @@ def test_event_rate_is_bounded(home, skep):
     skep("exec", sid, "--", "sh", "-c", "i=0; while [ $i -lt 4000 ]; do /bin/true; i=$((i+1)); done", timeout=120).ok()
     skep("log", sid, "--verify").ok()
     assert len(home.journal(sid)) < 20000
+
+
+CROWD = """
+import os, signal, time
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+end = time.time() + 3
+while time.time() < end:
+    try:
+        if not os.fork():
+            os.fork()
+            os._exit(0)
+    except OSError:
+        time.sleep(0.002)
+"""
+
+
+@pytest.mark.root
+def test_a_crowd_of_small_processes_costs_no_cell(home, skep):
+    """Whoever the kernel takes when memory ends, it is not pid 1."""
+    sid = home.new("--memory", "96m", "--pids", "128")
+    skep("exec", sid, "--", "true").ok()
+    cell = home.cell_pid(sid)
+    skep("exec", sid, "--", "sh", "-c", "/usr/bin/python3 -c \"$1\" & /usr/bin/python3 -c \"$1\" & wait", "sh", CROWD)  # however it ends
+    wait_for(lambda: skep("exec", sid, "--", "true").rc == 0, 10, why="the crowd to be gone")
+    # set right after it began, not before
+    assert skep("exec", sid, "--", "sh", "-c", "sleep 0.5; cat /proc/1/oom_score_adj /proc/self/oom_score_adj").ok().out.split() == ["0", "500"]
+    assert home.cell_pid(sid) == cell
