@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import subprocess
+import time
 
 import gate_peers
 from table import cpu_ticks, quantile
@@ -67,8 +68,20 @@ class Gate:
             os.mkdir(d)
             try:
                 self.peers[name] = start(d, self.ca)
+                self.wait_for_peer(self.peers[name])
             except (gate_peers.Absent, OSError, KeyError, subprocess.CalledProcessError) as e:
                 self.table.absent[name] = str(e)
+
+    def wait_for_peer(self, peer):
+        """It may listen before it can open TLS: squid's makers of certificates start later."""
+        for last in [*[False] * 20, True]:
+            try:
+                self.proxied(peer)(["-w", 8], "get-new", 64, 1000)
+                return
+            except subprocess.CalledProcessError:
+                if last:
+                    raise
+                time.sleep(0.5)
 
     def tear_down(self):
         for p in self.peers.values():

@@ -13,8 +13,8 @@
 void die(const char *what)
 {
 	unsigned long code = ERR_get_error();
-	fprintf(stderr, "%s: %s: %s\n", program_invocation_short_name, what,
-		code ? ERR_reason_error_string(code) : strerror(errno));
+	const char *why = code ? ERR_reason_error_string(code) : errno ? strerror(errno) : "the other side ended it";
+	fprintf(stderr, "%s: %s: %s\n", program_invocation_short_name, what, why);
 	exit(1);
 }
 
