@@ -6,6 +6,7 @@
 // after gone().
 #pragma once
 #include "base/sha256.h"
+#include "model/layer.h"
 #include "model/spec.h"
 
 struct cell;
@@ -13,6 +14,16 @@ struct backend;
 
 struct reply {
 	void (*fn)(void *ctx, const struct err *e); // e NULL = done
+	void *ctx;
+};
+
+struct layer_reply {
+	void (*fn)(void *ctx, const struct err *e, const struct layer_result *r); // e NULL = done, and r says what
+	void *ctx;
+};
+
+struct count_reply {
+	void (*fn)(void *ctx, const struct err *e, uint32_t count);
 	void *ctx;
 };
 
@@ -63,13 +74,17 @@ struct backend_ops {
 	void (*exec)(struct cell *c, const struct exec_spec *x, const char *ticket, struct reply r);
 	void (*ticket)(struct cell *c, const char *exec, const char *ticket, struct reply r);
 	void (*kill)(struct cell *c, const char *exec, uint32_t signal, struct reply r);
+	// The reply to on comes when nothing in the cell runs any more: its layer can be copied.
 	void (*pause)(struct cell *c, bool on, struct reply r);
+	void (*members)(struct cell *c, struct count_reply r); // processes beside pid 1
 	void (*event)(struct cell *c, const char *type, const char *by, const char *body, struct reply r);
 	void (*policy)(struct cell *c, const struct cell_net *n, struct reply r); // replaces what the cell's gate was told
 	void (*answer)(struct cell *c, uint32_t ask, uint8_t verdict, uint8_t scope); // the first answer to an ask counts
 	void (*stop)(struct cell *c, uint32_t grace_ms, bool remove_layer); // the outcome is gone()
 	// Directories, named from SKEP_HOME on, which may hold files of other uids.
 	void (*remove)(struct backend *b, char *const *dirs, struct reply r);
+	// Work on whole layers (model/layer.h). Everything in op is copied. Asked again when the nursery died over it.
+	void (*layer)(struct backend *b, const struct layer_op *op, struct layer_reply r);
 	void (*free)(struct backend *b); // lets go of every cell; they live on
 };
 

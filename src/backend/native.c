@@ -24,20 +24,46 @@ uint32_t request_add(struct request **list, uint32_t *last_id, struct reply r)
 	return q->id;
 }
 
-bool request_end(struct request **list, uint32_t id, const struct err *e)
+static void tell(const struct request *q, const struct err *e, struct wire *w)
+{
+	struct layer_result r = {0};
+	struct err bad;
+	uint32_t count = !e && q->count.fn ? wire_get_u32(w) : 0;
+	if (!e && ((q->layer.fn && layer_result_read(w, &r)) || w->bad)) {
+		err_set(&bad, ERR_BUG, "malformed answer");
+		e = &bad;
+	}
+	if (q->reply.fn)
+		q->reply.fn(q->reply.ctx, e);
+	else if (q->layer.fn)
+		q->layer.fn(q->layer.ctx, e, e ? NULL : &r);
+	else if (q->count.fn)
+		q->count.fn(q->count.ctx, e, e ? 0 : count);
+}
+
+static bool end_with(struct request **list, uint32_t id, const struct err *e, struct wire *w)
 {
 	for (; *list; list = &(*list)->next) {
 		struct request *q = *list;
 		if (q->id != id)
 			continue;
 		*list = q->next;
-		if (q->reply.fn)
-			q->reply.fn(q->reply.ctx, e);
+		tell(q, e, w);
 		buf_done(&q->again);
 		free(q);
 		return true;
 	}
 	return false;
+}
+
+bool request_end(struct request **list, uint32_t id, const struct err *e)
+{
+	return end_with(list, id, e, &(struct wire){0});
+}
+
+bool request_done(struct request **list, const struct frame *f)
+{
+	return end_with(list, f->id, NULL, &(struct wire){.p = f->p, .n = f->n});
 }
 
 void request_end_all(struct request **list, const struct err *e)
@@ -60,6 +86,8 @@ static void requests_drop(struct request **list)
 {
 	while (*list) {
 		(*list)->reply.fn = NULL;
+		(*list)->layer.fn = NULL;
+		(*list)->count.fn = NULL;
 		request_end(list, (*list)->id, NULL);
 	}
 }
@@ -270,8 +298,8 @@ static void on_frame(struct chan *ch, struct frame *f)
 		on_started(c, f);
 	else if (f->type == M_EXITED)
 		on_exited(c, f);
-	else if (f->type == M_OK)
-		request_end(&c->requests, f->id, NULL);
+	else if (f->type == M_OK || f->type == M_MEMBERS)
+		request_done(&c->requests, f);
 	else if (f->type == M_GONE)
 		on_end(c, f);
 	else if (f->type == M_HIT)
@@ -499,27 +527,50 @@ static void native_stop(struct cell *c, uint32_t grace_ms, bool remove_layer)
 	chan_send_buf(&c->ch, M_STOP, ++c->last_id, &b);
 }
 
+static void native_members(struct cell *c, struct count_reply r)
+{
+	uint32_t id = request_add(&c->requests, &c->last_id, (struct reply){0});
+	c->requests->count = r;
+	chan_send(&c->ch, M_MEMBERS, 0, id, NULL, 0);
+}
+
+static void send_job(struct native *n, uint8_t type)
+{
+	n->jobs->type = type;
+	if (n->connected)
+		chan_send_buf(&n->ch, type, n->jobs->id, &n->jobs->again);
+}
+
 static void native_remove(struct backend *b, char *const *dirs, struct reply r)
 {
 	struct native *n = native_of(b);
-	uint32_t id = request_add(&n->removals, &n->last_id, r);
-	n->removals->again = BUF_INIT(FRAME_MAX);
+	request_add(&n->jobs, &n->last_id, r);
+	n->jobs->again = BUF_INIT(FRAME_MAX);
 	char **paths = NULL;
 	for (char *const *d = dirs; *d; d++) {
 		auto_free char *path = xasprintf("%s/%s", n->skep_home, *d);
 		strv_add(&paths, path);
 	}
-	wire_strv(&n->removals->again, paths);
+	wire_strv(&n->jobs->again, paths);
 	strv_free(paths);
-	if (n->connected)
-		chan_send_buf(&n->ch, M_REMOVE, id, &n->removals->again);
+	send_job(n, M_REMOVE);
+}
+
+static void native_layer(struct backend *b, const struct layer_op *op, struct layer_reply r)
+{
+	struct native *n = native_of(b);
+	request_add(&n->jobs, &n->last_id, (struct reply){0});
+	n->jobs->layer = r;
+	n->jobs->again = BUF_INIT(FRAME_MAX);
+	layer_op_write(&n->jobs->again, op);
+	send_job(n, M_LAYER);
 }
 
 static void native_free(struct backend *b)
 {
 	struct native *n = native_of(b);
 	nursery_close(n);
-	requests_drop(&n->removals);
+	requests_drop(&n->jobs);
 	while (n->cells)
 		cell_bury(n->cells); // the cells themselves live on
 	close_fd(&n->cells_dir);
@@ -536,11 +587,13 @@ static const struct backend_ops native_ops = {
 	.ticket = native_ticket,
 	.kill = native_kill,
 	.pause = native_pause,
+	.members = native_members,
 	.event = native_event,
 	.policy = native_policy,
 	.answer = native_answer,
 	.stop = native_stop,
 	.remove = native_remove,
+	.layer = native_layer,
 	.free = native_free,
 };
 

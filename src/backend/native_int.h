@@ -17,7 +17,10 @@ enum cell_phase {
 
 struct request {
 	uint32_t id;
-	struct reply reply;
+	struct reply reply; // one of the three
+	struct layer_reply layer;
+	struct count_reply count;
+	uint8_t type; // of the message that is repeated
 	struct request *next;
 	struct buf again; // payload of a request that is repeated when the nursery comes back
 };
@@ -60,7 +63,7 @@ struct native {
 	int n_warm, n_asked, want;
 	struct timer shrink;
 	struct buf key; // place of the newest start: what the pool is made for
-	struct request *removals;
+	struct request *jobs; // removals, work on layers
 };
 
 int nursery_open(struct native *n, int fd, struct err *e) MUST_USE; // fd -1: spawn
@@ -84,5 +87,6 @@ int sealed_memory(const struct buf *b, struct err *e) MUST_USE; // sealed.c: a d
 
 uint32_t request_add(struct request **list, uint32_t *last_id, struct reply r);
 bool request_end(struct request **list, uint32_t id, const struct err *e); // false when there is none
+bool request_done(struct request **list, const struct frame *f);	   // well, with what the frame tells
 void request_end_all(struct request **list, const struct err *e);
 void frame_err(const struct frame *f, struct err *out); // decodes M_ERR

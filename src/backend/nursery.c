@@ -265,12 +265,12 @@ static void on_frame(struct chan *ch, struct frame *f)
 	} else if (f->type == M_BACK) {
 		on_back(n);
 	} else if (f->type == M_OK) {
-		request_end(&n->removals, f->id, NULL);
+		request_done(&n->jobs, f);
 	} else if (f->type == M_ERR) {
 		frame_err(f, &e);
 		if (!f->id)
 			n->last = e; // it could not start and ends now
-		else if (!request_end(&n->removals, f->id, &e))
+		else if (!request_end(&n->jobs, f->id, &e))
 			on_want_failed(n, f, &e);
 	} else {
 		log_line(LOG_WARN, "nursery: unexpected frame %u", f->type);
@@ -286,7 +286,7 @@ static void lost(struct native *n, const struct err *why)
 		c->want_id = 0;
 	if (++n->failures >= FAILURES_MAX) {
 		fail_waiting(n, why, false);
-		request_end_all(&n->removals, why);
+		request_end_all(&n->jobs, why);
 	}
 	log_line(LOG_WARN, "nursery: %s; next start in %llu ms", why->msg, (unsigned long long)n->backoff_ms);
 	timer_set(n->loop, &n->respawn, n->backoff_ms);
@@ -359,8 +359,8 @@ static int greet(struct native *n, int fd, struct err *e)
 		c->want_id = ++n->last_id;
 		send_want(n, c->want_id, c->profile, c->warm_ok, &c->key);
 	}
-	for (struct request *q = n->removals; q; q = q->next)
-		chan_send_buf(&n->ch, M_REMOVE, q->id, &q->again);
+	for (struct request *q = n->jobs; q; q = q->next)
+		chan_send_buf(&n->ch, q->type, q->id, &q->again);
 	nursery_refill(n);
 	return 0;
 }

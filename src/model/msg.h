@@ -29,6 +29,7 @@ enum msg_type {
 	// N: supervisor -> nursery, on a socket of its own
 	M_MOLD,	   // four frames: + fd channel, + fd pidfd, + fd layer lock, + fd seat lock with u32 seat, str layer, u64 base dev, ino, 4 x u64 change times, place
 	M_REMOVE,  // strv directories (layers, sandbox directories) to remove below SKEP_HOME -> M_OK | M_ERR
+	M_LAYER,   // layer_op (model/layer.h) -> M_OK layer_result | M_ERR
 	// N: nursery -> skepd
 	M_BACK, // a mold came back: a slot for its place costs little now
 	M_SLOT, // id as in M_WANT; u8 profile, then the place as it was asked; + fd: the slot's control channel   (or M_ERR)
@@ -39,7 +40,7 @@ enum msg_type {
 	M_TICKET, // str exec id, str ticket -> M_OK | M_ERR
 	M_KILL,	  // str exec id, u32 signal: the exec's whole tree -> M_OK | M_ERR
 	M_STOP,	  // u32 grace ms, u8 remove layer and sandbox directory -> M_GONE, then end of channel
-	M_PAUSE,  // -> M_OK | M_ERR
+	M_PAUSE,  // -> M_OK (nothing runs any more) | M_ERR
 	M_RESUME, // -> M_OK | M_ERR
 	M_EVENT,  // str type, str by, str body (JSON members): appended to the journal -> M_OK
 	M_LIMITS, // limits, u64 expires_unix_ms, u64 idle_ms -> M_OK
@@ -76,7 +77,7 @@ enum msg_type {
 	// I: init -> skep-cell
 	M_READY,   // isolation; + fd: the seccomp listener
 	M_BEGUN,   // id; u32 pid inside
-	M_MEMBERS, // id -> u32 count of processes beside init (asked with the same type, empty)
+	M_MEMBERS, // id -> u32 count of processes beside init (asked with the same type, empty); K too
 
 	// G: skep-cell -> skep-gate
 	M_GATE,	   // first: u32 version, str sandbox, policy, str resolver ("" = the system's), str CA certificate ("" = none)

@@ -178,7 +178,10 @@ void cell_spec_done(struct cell_spec *s)
 
 void place_write(struct buf *b, const struct cell_spec *s)
 {
+	char *none[] = {NULL};
 	wire_str(b, s->base);
+	wire_strv(b, s->lowers ? s->lowers : none);
+	wire_u32(b, s->n_base_lowers);
 	wire_str(b, s->ws_path);
 	wire_u32(b, s->n_mounts);
 	for (uint32_t i = 0; i < s->n_mounts; i++) {
@@ -204,7 +207,6 @@ void cell_spec_write(struct buf *b, const struct cell_spec *s)
 	wire_str(b, s->skep_home);
 	wire_str(b, s->sandbox_dir);
 	wire_str(b, s->layer);
-	wire_strv(b, s->lowers);
 	wire_str(b, s->image);
 	wire_str(b, s->home);
 	place_write(b, s);
@@ -239,6 +241,14 @@ static void mounts_read(struct wire *w, struct cell_spec *s)
 static void place_get(struct wire *w, struct cell_spec *s)
 {
 	s->base = wire_get_str(w);
+	s->lowers = wire_get_strv(w);
+	s->n_base_lowers = wire_get_u32(w);
+	size_t n = w->bad ? 0 : strv_len(s->lowers);
+	if (n > LIMIT_LAYERS || s->n_base_lowers > n)
+		w->bad = true;
+	for (size_t i = 0; i < n; i++)
+		if (*s->lowers[i] != '/')
+			w->bad = true;
 	s->ws_path = wire_get_str(w);
 	mounts_read(w, s);
 }
@@ -274,7 +284,6 @@ int cell_spec_read(const void *p, size_t n, struct cell_spec *out, struct err *e
 	s.skep_home = wire_get_str(w);
 	s.sandbox_dir = wire_get_str(w);
 	s.layer = wire_get_str(w);
-	s.lowers = wire_get_strv(w);
 	s.image = wire_get_str(w);
 	s.home = wire_get_str(w);
 	place_get(w, &s);

@@ -65,7 +65,8 @@ struct cell_spec {
 	char *skep_home;
 	char *sandbox_dir; // journal, out/
 	char *layer;	   // writable layer: ws home root work
-	char **lowers;	   // sealed layers, newest first
+	char **lowers;	   // sealed layers, absolute, newest first, at most LIMIT_LAYERS; any may lack any part
+	uint32_t n_base_lowers; // the last of them that belong to the base (git, setup): what they hold is not pending
 	char *image;	   // root file system directory; NULL = the host's own system directories
 	char *base;	   // the directory the workspace shows; NULL = empty
 	char *ws_path;	   // where it is seen inside
@@ -84,7 +85,7 @@ void cell_spec_done(struct cell_spec *s);
 void cell_spec_write(struct buf *b, const struct cell_spec *s);
 int cell_spec_read(const void *p, size_t n, struct cell_spec *out, struct err *e) MUST_USE;
 
-// The part of a spec that says where the cell works: base, ws_path, mounts. A slot can be made for a place before
+// The part of a spec that says where the cell works: base, lowers, ws_path, mounts. A slot can be made for a place before
 // anybody asked; it fits every new sandbox there. Two places are the same when their bytes are.
 void place_write(struct buf *b, const struct cell_spec *s);
 int place_read(const void *p, size_t n, struct cell_spec *out, struct err *e) MUST_USE; // only these members
