@@ -24,6 +24,7 @@ void encode_sandbox(struct jsonw *w, struct engine *g, const struct sandbox *s);
 void encode_sandbox_members(struct jsonw *w, struct engine *g, const struct sandbox *s);
 void encode_exec(struct jsonw *w, const struct exec_row *x);
 void encode_attach(struct jsonw *w, struct engine *g, const struct outcome *o);
+void encode_snapshot(struct jsonw *w, const struct snapshot *n);
 void encode_image(struct jsonw *w, const struct image_row *i);
 
 void encode_notices(struct jsonw *w, char *const *notices); // a member; nothing when there are none

@@ -125,8 +125,11 @@ void encode_sandbox_members(struct jsonw *w, struct engine *g, const struct sand
 	jw_kstr(w, "backend", "native");
 	jw_kstr(w, "profile", profile_name(s->profile));
 	jw_kstr(w, "image", s->image ? s->image : "host");
-	str_or_null(w, "repo", s->repo);
-	str_or_null(w, "ref", NULL);
+	str_or_null(w, "repo", s->url ? s->url : s->repo);
+	str_or_null(w, "ref", s->ref);
+	str_or_null(w, "context", s->context);
+	str_or_null(w, "origin", s->origin);
+	jw_kbool(w, "auto_snapshot", s->auto_snapshot);
 	base(w, s);
 	labels(w, s->labels);
 	jw_kstr(w, "owner", s->owner);
@@ -220,5 +223,23 @@ void encode_image(struct jsonw *w, const struct image_row *i)
 	jw_ku64(w, "bytes", i->bytes);
 	jw_ku64(w, "files", i->files);
 	time_or_null(w, "created", i->created);
+	jw_close(w, '}');
+}
+
+void encode_snapshot(struct jsonw *w, const struct snapshot *n)
+{
+	jw_open(w, '{');
+	jw_kstr(w, "id", n->id);
+	str_or_null(w, "name", n->name);
+	jw_kstr(w, "sandbox", n->sandbox);
+	time_or_null(w, "created", n->created);
+	jw_kstr(w, "mode", n->frozen ? "frozen-copy" : "sealed");
+	jw_kbool(w, "automatic", n->automatic);
+	jw_kbool(w, "durable", n->durable);
+	jw_ku64(w, "layers", strv_len(n->lowers));
+	jw_key(w, "covered");
+	jw_raw(w, "[\"workspace\",\"home\",\"root\",\"environment\",\"image\"]");
+	jw_key(w, "not_covered");
+	jw_raw(w, "[\"memory\",\"/tmp\",\"/dev/shm\",\"sockets\"]");
 	jw_close(w, '}');
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The native API: one table, and a handler per row that decodes, asks the engine and encodes.
 #include "api/code.h"
+#include "api/layers.h"
 #include "api/net.h"
 #include "api/server.h"
 
@@ -468,6 +469,12 @@ const struct route api_routes[] = {
 	{"POST", "/v1/sandboxes/{}/policy/explain", true, post_explain},
 	{"GET", "/v1/sandboxes/{}/asks", false, get_asks},
 	{"POST", "/v1/sandboxes/{}/answers", true, post_answer},
+	{"POST", "/v1/sandboxes/{}/snapshots", true, post_snapshot},
+	{"POST", "/v1/sandboxes/{}/rollback", true, post_rollback},
+	{"POST", "/v1/sandboxes/{}/fork", true, post_fork},
+	{"GET", "/v1/snapshots", false, get_snapshots},
+	{"GET", "/v1/snapshots/{}", false, get_snapshot},
+	{"DELETE", "/v1/snapshots/{}", false, delete_snapshot},
 	{"GET", "/v1/policy", false, get_rules},
 	{"POST", "/v1/policy", true, post_rules},
 	{"POST", "/v1/policy/check", true, post_check},

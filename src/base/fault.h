@@ -14,7 +14,9 @@
 	X(CELL_STOP, "cell.stop") X(CELL_REMOVE, "cell.remove") X(CELL_GONE, "cell.gone")                   \
 	X(STORE_BEGIN, "store.begin") X(STORE_COMMIT, "store.commit") X(ENGINE_CREATE, "engine.create")     \
 	X(ENGINE_SPEC, "engine.spec") X(ENGINE_UP, "engine.up") X(ENGINE_EXEC, "engine.exec")               \
-	X(ENGINE_GONE, "engine.gone") X(ENGINE_REMOVE, "engine.remove") X(ENGINE_ANSWER, "engine.answer")
+	X(ENGINE_GONE, "engine.gone") X(ENGINE_REMOVE, "engine.remove") X(ENGINE_ANSWER, "engine.answer")     \
+	X(SEAL_MAKE, "seal.make") X(SEAL_STORE, "seal.store") X(SEAL_COPY, "seal.copy")                     \
+	X(ROLLBACK_STORE, "rollback.store") X(FORK_STORE, "fork.store")
 
 enum fault {
 #define X(id, name) FAULT_##id,

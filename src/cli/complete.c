@@ -27,6 +27,8 @@ static const char *lister(enum opt_hint hint)
 		return "echo none registries git llm open";
 	case HINT_PLACE:
 		return "echo bearer basic header: query: git file";
+	case HINT_SNAPSHOT:
+		return "SKEP_NO_START=1 skep snapshots --all -q 2>/dev/null";
 	case HINT_NONE:
 	case HINT_FILE:
 	case HINT_DIR:

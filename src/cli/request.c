@@ -303,6 +303,11 @@ static int put_create(struct jsonw *w, const struct create_opts *o, const struct
 	jw_kstr(w, "name", o->name);
 	jw_kstr(w, "image", o->image);
 	jw_kstr(w, "min_isolation", o->min_isolation);
+	jw_kstr(w, "from", o->from);
+	jw_kstr(w, "context", o->context);
+	jw_kstr(w, "on_expiry", o->on_expiry);
+	if (o->auto_snapshot)
+		jw_kbool(w, "auto_snapshot", true);
 	put_flags(w, o, exec);
 	if (put_place(w, o, e) || put_mounts(w, o->mounts, e))
 		return -1;

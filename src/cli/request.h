@@ -6,7 +6,8 @@
 
 struct create_opts {
 	const char *name, *repo, *image, *workspace_path, *min_isolation;
-	bool empty, root, nested, no_trace;
+	const char *from, *context, *ref, *on_expiry;
+	bool empty, root, nested, no_trace, auto_snapshot;
 	char **env, **mounts, **labels;
 	uint64_t cpus, memory, disk, pids, timeout, ttl, idle;
 	struct net_opts net;
@@ -19,6 +20,10 @@ struct create_opts {
 	VALUE(OPT_STR, CREATE_AT(name), "name", 0, "NAME", "call the sandbox NAME"),                              \
 		HINTED(OPT_STR, HINT_DIR, CREATE_AT(repo), "repo", 0, "DIR",                                      \
 		       "work on DIR (default: the git top level here)"),                                          \
+		VALUE(OPT_STR, CREATE_AT(context), "context", 0, "KEY",                                           \
+		      "find the sandbox of this conversation or task again, or make it"),                         \
+		HINTED(OPT_STR, HINT_SNAPSHOT, CREATE_AT(from), "from", 0, "SNAPSHOT", "start from a snapshot"),  \
+		FLAG(CREATE_AT(auto_snapshot), "auto-snapshot", 0, "take a snapshot before every command"),       \
 		FLAG(CREATE_AT(empty), "empty", 0, "start with an empty workspace"),                              \
 		HINTED(OPT_STR, HINT_IMAGE, CREATE_AT(image), "image", 0, "IMAGE",                                \
 		       "use an imported image (default: this host's system)"),                                    \
@@ -35,6 +40,8 @@ struct create_opts {
 		VALUE(OPT_COUNT, CREATE_AT(pids), "pids", 0, "N", "limit of processes (default 512)"),            \
 		VALUE(OPT_DURATION, CREATE_AT(timeout), "timeout", 0, "TIME", "end a command after TIME"),        \
 		VALUE(OPT_DURATION, CREATE_AT(ttl), "ttl", 0, "TIME", "stop the sandbox after TIME"),             \
+		CHOICE(CREATE_AT(on_expiry), "on-expiry", 0, "ACTION", "what --ttl does then (default stop)",     \
+		       "stop|pause|delete"),                                                                      \
 		VALUE(OPT_DURATION, CREATE_AT(idle), "idle", 0, "TIME",                                           \
 		      "stop the sandbox when it did nothing for TIME"),                                           \
 		VALUE(OPT_LIST, CREATE_AT(labels), "label", 0, "K=V", "attach a label"),                          \

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/net_int.h"
+#include "engine/snap_int.h"
 
 #include "base/clock.h"
 #include "base/fault.h"
@@ -64,6 +65,7 @@ void box_free(void *p)
 	strv_free(b->notices);
 	cell_net_done(&b->net);
 	sandbox_done(&b->row);
+	cell_row_done(&b->cell_row);
 	free(b);
 }
 
@@ -224,8 +226,14 @@ void task_answer(struct task *t, const struct err *e)
 		o.exec_id = t->row.id;
 		o.ticket = t->ticket[0] ? t->ticket : NULL;
 	}
+	const struct sandbox **forks = xcalloc(t->count + 1, sizeof *forks);
+	for (uint32_t i = 0; i < t->count && t->forks; i++)
+		forks[i] = &t->forks[i]->row;
+	o.forks = forks;
+	o.snapshot = t->made && t->kind >= TASK_SNAPSHOT ? &t->made->row : NULL;
 	if (t->done.fn)
 		t->done.fn(t->done.ctx, e, e ? NULL : &o);
+	free(forks);
 }
 
 void task_float(struct task *t)
@@ -251,6 +259,9 @@ void task_end(struct task *t, const struct err *e)
 	exec_request_done(&t->want);
 	exec_spec_done(&t->exec);
 	exec_row_done(&t->row);
+	seal_free(t);
+	free(t->word);
+	free(t->forks);
 	free(t);
 	run_next(b);
 }

@@ -41,6 +41,16 @@ static void copy_exec(const struct exec_spec *x, struct exec_spec *out)
 	out->user = dup_or_null(x->user);
 }
 
+static char **lowers_of(const struct box *b)
+{
+	char **out = xcalloc(1, sizeof *out);
+	for (char **l = b->row.lowers; l && *l; l++) {
+		auto_free char *path = xasprintf("%s/%s", b->g->skep_home, *l);
+		strv_add(&out, path);
+	}
+	return out;
+}
+
 void cellspec_make(struct box *b, const struct task *t, bool maintenance, struct cell_spec *out)
 {
 	const struct sandbox *s = &b->row;
@@ -54,7 +64,8 @@ void cellspec_make(struct box *b, const struct task *t, bool maintenance, struct
 		.skep_home = xstrdup(b->g->skep_home),
 		.sandbox_dir = xasprintf("%s/sandboxes/%s", b->g->skep_home, s->id),
 		.layer = xasprintf("%s/layers/%s", b->g->skep_home, s->layer),
-		.lowers = xcalloc(1, sizeof(char *)),
+		.lowers = lowers_of(b),
+		.n_base_lowers = s->n_base,
 		.image = s->image ? xasprintf("%s/images/%s", b->g->skep_home, s->image) : NULL,
 		.base = dup_or_null(s->repo),
 		.ws_path = xstrdup(s->ws_path),

@@ -2,6 +2,7 @@
 // Making a sandbox. With an exec it is one pass: rows in one transaction, directories, the spec with the
 // command to a warm slot; the caller is answered when the cell says that the command runs.
 #include "engine/net_int.h"
+#include "engine/snap_int.h"
 
 #include "base/clock.h"
 #include "base/fault.h"
@@ -39,6 +40,9 @@ void create_done(struct create *c)
 	free(c->image);
 	free(c->workspace_path);
 	free(c->caller_path);
+	free(c->from);
+	free(c->context);
+	free(c->ref);
 	strv_free(c->env);
 	strv_free(c->labels);
 	mounts_done(c->mounts, c->n_mounts);
@@ -135,27 +139,51 @@ static char **list_or_empty(char ***v)
 	return list ? list : xcalloc(1, sizeof *list);
 }
 
-static int make_row(struct engine *g, struct create *c, struct sandbox *row, struct err *e)
+static char **list_add(char **list, char ***more)
 {
-	if (config_apply(g, c, e) || check_name(g, c->name, e) || env_check(c->env, e) || check_labels(c->labels, e) || check_mounts(g, c, e) ||
-	    resolve_image(g, c, row, e) || resolve_base(g, c, row, e) || net_request_check(g, &c->net, e))
+	for (char **m = *more; m && *m; m++)
+		strv_add(&list, *m);
+	strv_free(*more);
+	*more = NULL;
+	return list;
+}
+
+static bool is_default(const struct limits *l)
+{
+	return !memcmp(l, &LIMITS_DEFAULT, sizeof *l);
+}
+
+// On a snapshot: what the request does not say is as it was there.
+static int make_from(struct engine *g, struct create *c, struct sandbox *row, struct err *e)
+{
+	if (c->repo || c->empty || c->image || c->ref || c->workspace_path || c->n_mounts)
+		return err_set(e, ERR_INVALID, "a sandbox made from a snapshot has its repository, image, mounts and workspace path from there");
+	if (create_from(g, c->from, row, e))
 		return -1;
-	if (c->run && !c->has_exec)
-		return err_set(e, ERR_INVALID, "\"run\" needs an exec");
-	id_make('l', row->layer);
-	key_make(row->machine_id);
-	row->name = take(&c->name);
-	row->owner = xstrdup(g->owner);
-	row->state = STATE_CREATING;
+	row->env = list_add(row->env, &c->env);
+	row->labels = list_add(row->labels, &c->labels);
+	if (!is_default(&c->limits))
+		row->limits = c->limits;
+	row->timeout_ms = c->timeout_ms ? c->timeout_ms : row->timeout_ms;
+	row->ttl_ms = c->ttl_ms ? c->ttl_ms : row->ttl_ms;
+	row->idle_ms = c->idle_ms ? c->idle_ms : row->idle_ms;
+	row->auto_snapshot |= c->auto_snapshot;
+	return 0;
+}
+
+static int make_new(struct engine *g, struct create *c, struct sandbox *row, struct err *e)
+{
+	if (check_mounts(g, c, e) || resolve_image(g, c, row, e) || resolve_base(g, c, row, e))
+		return -1;
 	row->profile = c->profile;
 	row->nested = c->nested;
 	row->trace_off = c->trace_off;
 	row->strict = c->strict;
-	row->run = c->run;
-	row->keep = c->keep;
 	row->path = take(&c->caller_path);
 	row->env = list_or_empty(&c->env);
 	row->labels = list_or_empty(&c->labels);
+	row->lowers = xcalloc(1, sizeof *row->lowers);
+	row->objects = xcalloc(1, sizeof *row->objects);
 	row->mounts = take(&c->mounts);
 	row->n_mounts = c->n_mounts;
 	c->n_mounts = 0;
@@ -164,9 +192,29 @@ static int make_row(struct engine *g, struct create *c, struct sandbox *row, str
 	row->timeout_ms = c->timeout_ms;
 	row->ttl_ms = c->ttl_ms;
 	row->idle_ms = c->idle_ms;
+	row->auto_snapshot = c->auto_snapshot;
+	row->on_expiry = c->on_expiry;
+	return 0;
+}
+
+static int make_row(struct engine *g, struct create *c, struct sandbox *row, struct err *e)
+{
+	if (config_apply(g, c, e) || check_name(g, c->name, e) || env_check(c->env, e) || check_labels(c->labels, e) ||
+	    (c->from ? make_from(g, c, row, e) : make_new(g, c, row, e)) || net_request_check(g, &c->net, e))
+		return -1;
+	if (c->run && !c->has_exec)
+		return err_set(e, ERR_INVALID, "\"run\" needs an exec");
+	id_make('l', row->layer);
+	key_make(row->machine_id);
+	row->name = take(&c->name);
+	row->context = take(&c->context);
+	row->owner = xstrdup(g->owner);
+	row->state = STATE_CREATING;
+	row->run = c->run;
+	row->keep = c->keep || row->context || c->from;
 	row->has_net = net_request_apply(&row->net, &c->net);
 	row->created = row->used = clock_unix_ms();
-	row->expires = c->ttl_ms ? row->created + c->ttl_ms : 0;
+	row->expires = row->ttl_ms ? row->created + row->ttl_ms : 0;
 	return 0;
 }
 
@@ -212,6 +260,7 @@ static int build(struct task *t, const char *cwd, bool start, struct err *e)
 		return -1;
 	memcpy(b->cell_row.sandbox, b->row.id, sizeof b->cell_row.sandbox);
 	key_make(b->cell_row.key);
+	b->cell_row.lowers = strv_copy(b->row.lowers);
 	if (!start)
 		b->row.state = STATE_STOPPED;
 	if (store_all(t, start, e) || fault(FAULT_ENGINE_CREATE, e))
@@ -220,10 +269,37 @@ static int build(struct task *t, const char *cwd, bool start, struct err *e)
 	return fault(FAULT_ENGINE_SPEC, e) ? -1 : 0;
 }
 
+static struct box *by_context(struct engine *g, const char *key)
+{
+	for (struct box *b = g->boxes; b; b = b->next)
+		if (b->row.context && !strcmp(b->row.context, key))
+			return b;
+	return NULL;
+}
+
+// The one that goes by this key, started. Who asks while it is being made waits for it.
+static void find_again(struct box *b, struct create *c, struct done d)
+{
+	char id[ID_SIZE];
+	memcpy(id, b->row.id, sizeof id);
+	if (c->has_exec) {
+		c->exec.cwd = c->exec.cwd ? c->exec.cwd : path_map(b->row.repo, b->row.ws_path, c->cwd);
+		engine_exec(b->g, id, &c->exec, d);
+	} else {
+		engine_start(b->g, id, d);
+	}
+	create_done(c);
+}
+
 void engine_create(struct engine *g, struct create *c, struct done d)
 {
 	struct err e;
 	struct sandbox row = {0};
+	struct box *known = c->context ? by_context(g, c->context) : NULL;
+	if (known) {
+		find_again(known, c, d);
+		return;
+	}
 	if (make_row(g, c, &row, &e) || blank_take(g, row.id, &e)) {
 		sandbox_done(&row);
 		create_done(c);
@@ -246,7 +322,8 @@ void engine_create(struct engine *g, struct create *c, struct done d)
 	}
 	if (start)
 		net_start_cell(b, t, false);
-	b->row.head = b->row.repo ? source_head(b->row.repo) : NULL; // while the cell is busy with the spec
+	if (!b->row.head)
+		b->row.head = b->row.repo ? source_head(b->row.repo) : NULL; // while the cell is busy with the spec
 	if (start)
 		return;
 	task_answer(t, NULL);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/net_int.h"
+#include "engine/snap_int.h"
 
 #include "base/fs.h"
 #include "base/mem.h"
@@ -46,7 +47,7 @@ static void load_net(void *ctx, const char *sandbox, struct net_row *taken)
 
 static int load_all(struct engine *g, struct err *e)
 {
-	return store_sandboxes(g->store, load, g, e) || store_nets(g->store, load_net, g, e) || secrets_load(g, e) ||
+	return store_sandboxes(g->store, load, g, e) || snaps_load(g, e) || derived_load(g, e) || store_nets(g->store, load_net, g, e) || secrets_load(g, e) ||
 			       trust_load(g, e)
 		       ? -1
 		       : 0;
@@ -88,6 +89,8 @@ void engine_free(struct engine *g)
 		net_done(b, true);
 		box_free(b);
 	}
+	snaps_free(g);
+	derived_free(g);
 	ca_free_all(g);
 	secrets_free(g);
 	trust_free(g);

@@ -53,6 +53,9 @@ void net_request_done(struct net_request *n);
 
 struct create {
 	char *name, *cwd, *repo, *image, *workspace_path, *caller_path;
+	char *from, *context, *ref; // from: a snapshot
+	bool auto_snapshot;
+	enum on_expiry on_expiry;
 	bool empty, nested, trace_off, strict, run, keep, start, has_exec;
 	enum profile profile;
 	char **env, **labels;
@@ -73,6 +76,8 @@ struct outcome {
 	const char *exec_id; // also of a job, which has no row
 	const char *ticket;
 	const struct image_row *image;
+	const struct snapshot *snapshot;
+	const struct sandbox *const *forks; // NULL-terminated
 	char *const *notices; // lines for the user: what of the network was left out, and why
 };
 struct done {
@@ -113,6 +118,18 @@ int engine_images(struct engine *g, void (*each)(void *ctx, const struct image_r
 		  struct err *e) MUST_USE;
 void engine_image_import(struct engine *g, const char *source, const char *name, struct done d);
 void engine_image_remove(struct engine *g, const char *id, struct done d);
+
+// --- layers ---
+// A moment of a sandbox: its processes are ended if there are none but pid 1, else frozen for a copy.
+void engine_snapshot(struct engine *g, const char *id, const char *name, struct done d);
+// word: name or id, NULL = its newest named one. What was there before is kept as an automatic snapshot.
+void engine_rollback(struct engine *g, const char *id, const char *word, struct done d);
+// word NULL = as it is now.
+void engine_fork(struct engine *g, const char *id, const char *word, uint32_t count, struct done d);
+int engine_snapshots(struct engine *g, const char *id, void (*each)(void *ctx, const struct snapshot *n), void *ctx,
+		     struct err *e) MUST_USE; // newest first; id NULL: of all
+const struct snapshot *engine_snapshot_get(struct engine *g, const char *word, struct err *e);
+void engine_snapshot_remove(struct engine *g, const char *word, struct done d);
 
 // --- the network ---
 struct policy; // model/policy.h

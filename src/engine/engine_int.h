@@ -6,6 +6,7 @@
 //   exec.c    exec attach kill output              events.c  what cells report; reconcile
 //   record.c  the journal                          cellspec.c  row -> cell_spec
 //   env.c     environment of an exec               image.c  gc.c
+//   snap_int.h stacks of layers: layers.c seal.c snapshot.c fork.c derived.c
 //   net_int.h what it may reach: policy.c net.c secret.c trust.c ca.c ask.c
 #pragma once
 #include "base/loop.h"
@@ -23,6 +24,9 @@ enum task_kind {
 	TASK_RESUME,
 	TASK_REMOVE,
 	TASK_ADOPT,
+	TASK_SNAPSHOT,
+	TASK_ROLLBACK,
+	TASK_FORK,
 };
 
 struct task {
@@ -37,6 +41,12 @@ struct task {
 	struct exec_spec exec;
 	struct exec_row row;
 	char ticket[KEY_SIZE];
+	struct sealing *sealing; // a snapshot under way: snap_int.h
+	struct snap *made;	 // by it, or found
+	bool sealed;		 // an exec: its automatic snapshot is made
+	char *word;		 // name of the snapshot to make, or which one is meant
+	uint32_t count;		 // of forks
+	struct box **forks;	 // made, count of them
 	struct timer wait;
 	struct task *next;
 };
@@ -54,6 +64,7 @@ struct box {
 	struct cell_row cell_row;
 	struct cell_watcher w;
 	bool up, maintenance;
+	bool freezing, compacting; // by a snapshot; of its layers
 	bool row_dirty, cell_dirty; // to be written with the next commit
 	unsigned ended; // execs ended since the rows were trimmed
 	struct task *holder, *queue, *floating;
@@ -96,6 +107,9 @@ struct engine {
 	struct ca *cas;
 	char blanks[BLANKS][ID_SIZE]; // sandbox directories made ahead of their sandboxes
 	int n_blanks;
+	struct snap *snaps;
+	struct derived *derived;
+	struct compaction *compactions;
 	bool has_bash;
 };
 
@@ -105,6 +119,7 @@ struct box *box_by_id(struct engine *g, const char *id); // exact id, NULL when 
 bool name_is_valid(const char *name);
 struct box *box_add(struct engine *g, struct sandbox *row); // empties *row
 void box_free(void *box); // its memory only
+void box_release(struct box *b); // with its snapshots and layers that nobody else uses
 void box_drop(struct box *b); // out of memory; waiting tasks get NOT_FOUND
 // The row, with the next commit: what changes in between, or goes, is not written at all. A failure is logged: memory
 // is right until the next start.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What cells report, and the settling of rows whose cell ended while nobody watched.
 #include "engine/net_int.h"
+#include "engine/snap_int.h"
 
 #include "base/clock.h"
 #include "base/fault.h"
@@ -115,7 +116,10 @@ static void on_up(struct cell_watcher *w, struct cell_up *up, const struct err *
 		return;
 	}
 	enum state from = b->row.state;
-	b->row.state = up->paused ? STATE_PAUSED : STATE_RUNNING;
+	bool thaw = up->paused && t->kind == TASK_ADOPT && from == STATE_RUNNING;
+	b->row.state = up->paused && !thaw ? STATE_PAUSED : STATE_RUNNING;
+	if (thaw) // it was frozen for a snapshot, by a daemon that died over it
+		b->g->backend->ops->pause(b->cell, false, (struct reply){NULL, NULL});
 	b->row.pending = -1;
 	b->row.used = clock_unix_ms();
 	free(b->row.reason);
@@ -180,7 +184,7 @@ static void on_paused(struct cell_watcher *w, bool paused)
 {
 	struct box *b = box_of(w);
 	enum state to = paused ? STATE_PAUSED : STATE_RUNNING;
-	if (b->maintenance || b->row.state == to)
+	if (b->maintenance || b->freezing || b->row.state == to)
 		return;
 	auto_free char *reason = paused && b->row.reason ? xstrdup(b->row.reason) : NULL; // the limit that did it
 	box_move(b, to, reason);
@@ -211,9 +215,11 @@ static void removed_by_cell(struct box *b)
 	drop_output(b);
 	record_gone(b);
 	logged(b, store_sandbox_drop(b->g->store, b->row.id, &e), &e);
+	struct err gone;
+	err_set(&gone, ERR_NOT_FOUND, "sandbox %s was removed: its command ended and changed nothing", b->row.id);
 	if (t)
-		task_answer(t, NULL);
-	box_drop(b);
+		task_answer(t, t->kind >= TASK_SNAPSHOT ? &gone : NULL);
+	box_release(b);
 	if (t)
 		task_end(t, NULL);
 }
@@ -256,7 +262,9 @@ static void on_gone(struct cell_watcher *w, const struct cell_end *end)
 	struct task *t = b->holder;
 	if (!t)
 		return;
-	if (t->kind == TASK_STOP || (t->kind == TASK_EXEC && was_maintenance))
+	if (t->sealing)
+		seal_gone(t);
+	else if (t->kind == TASK_STOP || (t->kind == TASK_EXEC && was_maintenance))
 		task_end(t, NULL);
 	else if (t->kind == TASK_REMOVE)
 		box_remove(t);
@@ -313,14 +321,14 @@ void cell_lost(struct box *b)
 	free(s.reason);
 }
 
-static void adopt(void *ctx, const struct cell_row *row)
+static void adopt(struct engine *g, struct cell_row *row)
 {
-	struct engine *g = ctx;
 	struct err e;
 	struct box *b = box_by_id(g, row->sandbox);
 	if (!b) {
 		if (store_cell_drop(g->store, row->sandbox, &e))
 			log_line(LOG_ERROR, "%s", e.msg);
+		cell_row_done(row);
 		return;
 	}
 	b->cell_row = *row;
@@ -337,7 +345,7 @@ struct rows {
 	size_t n;
 };
 
-static void collect(void *ctx, const struct cell_row *row)
+static void collect(void *ctx, struct cell_row *row)
 {
 	struct rows *r = ctx;
 	r->row = xrealloc(r->row, (r->n + 1) * sizeof *r->row);

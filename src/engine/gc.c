@@ -2,6 +2,7 @@
 // What is left over: directories without rows, rows without directories, stale sockets, unfinished images,
 // journals past their time. Cgroups are the nursery's own.
 #include "engine/image_int.h"
+#include "engine/snap_int.h"
 
 #include "base/clock.h"
 #include "base/fs.h"
@@ -73,14 +74,13 @@ static bool is_left(const struct engine *g, const char *name)
 // .spare and .fresh-* are the nursery's: layers that wait for their sandbox.
 static void look_layer(struct gc *c, const char *name)
 {
-	for (struct box *b = c->g->boxes; b; b = b->next)
-		if (!strcmp(b->row.layer, name))
-			return;
 	auto_free char *path = xasprintf("layers/%s", name);
+	if (layer_is_used(c->g, path))
+		return;
 	if (str_has_prefix(name, ".gone-") || (str_has_prefix(name, ".ending-") && is_left(c->g, name)))
 		add(c, HOW_TREE, path, "its sandbox was removed");
 	else if (id_is(name) && name[0] == 'l')
-		add(c, HOW_TREE, path, "no sandbox uses it");
+		add(c, HOW_TREE, path, "no sandbox or snapshot uses it");
 }
 
 static void look_sandbox(struct gc *c, const char *name)

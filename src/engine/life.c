@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // start, stop, pause, resume, remove. A task holds its box; cells report back in events.c, which ends it.
 #include "engine/net_int.h"
+#include "engine/snap_int.h"
 
 #include "base/clock.h"
 #include "base/fault.h"
@@ -55,6 +56,8 @@ static int begin_cell(struct task *t, bool maintenance, struct err *e)
 	key_make(b->cell_row.key);
 	b->cell_row.pid = 0;
 	b->cell_row.start = 0;
+	strv_free(b->cell_row.lowers);
+	b->cell_row.lowers = strv_copy(b->row.lowers);
 	b->cell_dirty = false;
 	if (store_cell_set(b->g->store, &b->cell_row, e) || store_flush(b->g->store, e))
 		return -1;
@@ -140,10 +143,23 @@ static void run_stop(struct task *t)
 	task_end(t, NULL);
 }
 
+static void on_auto_snapshot(struct task *t, const struct err *e)
+{
+	if (e)
+		task_end(t, e);
+	else
+		task_run(t);
+}
+
 static void run_exec(struct task *t)
 {
 	struct box *b = t->box;
 	struct err e;
+	if (b->row.auto_snapshot && !t->sealed && t->exec.kind == EXEC_COMMAND) {
+		t->sealed = true;
+		seal_begin(t, &(struct seal_want){.automatic = true}, on_auto_snapshot);
+		return;
+	}
 	if (!b->cell) {
 		if (begin_cell(t, t->exec.kind == EXEC_JOB, &e)) {
 			task_end(t, &e);
@@ -187,6 +203,16 @@ static void on_discarded(void *ctx, const struct err *e)
 		log_line(LOG_WARN, "left for gc: %s", e->msg);
 }
 
+void box_release(struct box *b)
+{
+	struct engine *g = b->g;
+	char **lowers = take(&b->row.lowers);
+	snaps_of_gone(b);
+	box_drop(b);
+	layers_release(g, lowers);
+	strv_free(lowers);
+}
+
 void engine_discard(struct engine *g, char *const *dirs)
 {
 	g->backend->ops->remove(g->backend, dirs, (struct reply){on_discarded, NULL});
@@ -210,7 +236,7 @@ static void on_removed(void *ctx, const struct err *e)
 		log_line(LOG_ERROR, "sandbox=%s %s", b->row.id, se.msg);
 	engine_wrote(b->g);
 	task_answer(t, NULL);
-	box_drop(b);
+	box_release(b);
 	task_end(t, NULL);
 }
 
@@ -281,6 +307,15 @@ void task_run(struct task *t)
 		break;
 	case TASK_REMOVE:
 		box_remove(t);
+		break;
+	case TASK_SNAPSHOT:
+		run_snapshot(t);
+		break;
+	case TASK_ROLLBACK:
+		run_rollback(t);
+		break;
+	case TASK_FORK:
+		run_fork(t);
 		break;
 	case TASK_CREATE:
 	case TASK_ADOPT: // these take an empty box themselves

@@ -83,7 +83,20 @@ void sandbox_done(struct sandbox *s)
 	free(s->mounts);
 	isolation_done(&s->isolation);
 	net_row_done(&s->net);
+	strv_free(s->lowers);
+	strv_free(s->objects);
+	free(s->context);
+	free(s->origin);
+	free(s->url);
+	free(s->ref);
+	free(s->pin);
 	*s = (struct sandbox){0};
+}
+
+void cell_row_done(struct cell_row *c)
+{
+	strv_free(c->lowers);
+	*c = (struct cell_row){0};
 }
 
 void exec_row_done(struct exec_row *x)
@@ -102,38 +115,48 @@ void image_row_done(struct image_row *i)
 	*i = (struct image_row){0};
 }
 
-enum { F_NESTED = 1, F_TRACE_OFF = 2, F_STRICT = 4, F_RUN = 8, F_KEEP = 16 };
+enum { F_NESTED = 1, F_TRACE_OFF = 2, F_STRICT = 4, F_RUN = 8, F_KEEP = 16, F_AUTO_SNAPSHOT = 32 };
 
 static uint64_t flags_of(const struct sandbox *b)
 {
 	return (b->nested ? F_NESTED : 0) | (b->trace_off ? F_TRACE_OFF : 0) | (b->strict ? F_STRICT : 0) |
-	       (b->run ? F_RUN : 0) | (b->keep ? F_KEEP : 0);
+	       (b->run ? F_RUN : 0) | (b->keep ? F_KEEP : 0) | (b->auto_snapshot ? F_AUTO_SNAPSHOT : 0);
+}
+
+void mounts_write(struct buf *w, const struct sandbox *b)
+{
+	wire_u32(w, b->n_mounts);
+	for (uint32_t i = 0; i < b->n_mounts; i++) {
+		wire_str(w, b->mounts[i].src);
+		wire_str(w, b->mounts[i].dst);
+		wire_u8(w, b->mounts[i].writable);
+	}
+}
+
+void mounts_read(struct wire *w, struct sandbox *b)
+{
+	uint32_t n = wire_get_u32(w);
+	if (w->bad || n > 256)
+		return;
+	b->mounts = xcalloc(n, sizeof *b->mounts);
+	for (; b->n_mounts < n; b->n_mounts++) {
+		struct cell_mount m = {.src = wire_get_str(w), .dst = wire_get_str(w)};
+		m.writable = wire_get_u8(w);
+		b->mounts[b->n_mounts] = m;
+	}
 }
 
 static void put_mounts(struct cursor *c, const struct sandbox *b)
 {
 	auto_buf struct buf w = BUF_INIT(2 * LIMIT_REQUEST_BODY);
-	wire_u32(&w, b->n_mounts);
-	for (uint32_t i = 0; i < b->n_mounts; i++) {
-		wire_str(&w, b->mounts[i].src);
-		wire_str(&w, b->mounts[i].dst);
-		wire_u8(&w, b->mounts[i].writable);
-	}
+	mounts_write(&w, b);
 	put_blob(c, &w);
 }
 
 static void get_mounts(struct cursor *c, struct sandbox *b)
 {
 	struct wire w = get_blob(c);
-	uint32_t n = wire_get_u32(&w);
-	if (w.bad || n > 256)
-		return;
-	b->mounts = xcalloc(n, sizeof *b->mounts);
-	for (; b->n_mounts < n; b->n_mounts++) {
-		struct cell_mount m = {.src = wire_get_str(&w), .dst = wire_get_str(&w)};
-		m.writable = wire_get_u8(&w);
-		b->mounts[b->n_mounts] = m;
-	}
+	mounts_read(&w, b);
 }
 
 static void put_limits(struct cursor *c, const struct limits *l)
@@ -185,6 +208,17 @@ int store_sandbox_add(struct store *s, const struct sandbox *b, struct err *e)
 	put_isolation(&c, b);
 	put_u64(&c, b->anchor_seq);
 	put_text(&c, b->anchor);
+	put_strv(&c, b->lowers);
+	put_u64(&c, b->n_base);
+	put_text(&c, b->context);
+	put_text(&c, b->origin);
+	put_text(&c, b->url);
+	put_text(&c, b->ref);
+	put_strv(&c, b->objects);
+	put_u64(&c, b->base_pin);
+	put_text(&c, b->pin);
+	put_u64(&c, b->on_expiry);
+	put_u64(&c, b->bytes);
 	return store_run(s, c, e);
 }
 
@@ -200,6 +234,9 @@ int store_sandbox_set(struct store *s, const struct sandbox *b, struct err *e)
 	put_isolation(&c, b);
 	put_u64(&c, b->anchor_seq);
 	put_text(&c, b->anchor);
+	put_u64(&c, b->base_pin);
+	put_text(&c, b->pin);
+	put_u64(&c, b->bytes);
 	put_text(&c, b->id);
 	return store_run(s, c, e);
 }
@@ -235,6 +272,7 @@ static void get_sandbox(struct cursor *c, struct sandbox *b)
 	b->strict = flags & F_STRICT;
 	b->run = flags & F_RUN;
 	b->keep = flags & F_KEEP;
+	b->auto_snapshot = flags & F_AUTO_SNAPSHOT;
 	b->image = get_text(c);
 	b->repo = get_text(c);
 	b->head = get_text(c);
@@ -259,6 +297,17 @@ static void get_sandbox(struct cursor *c, struct sandbox *b)
 	b->has_isolation = iso.n && !isolation_read(&iso, &b->isolation);
 	b->anchor_seq = get_u64(c);
 	get_fixed(c, b->anchor, sizeof b->anchor);
+	b->lowers = get_strv(c);
+	b->n_base = (uint32_t)get_u64(c);
+	b->context = get_text(c);
+	b->origin = get_text(c);
+	b->url = get_text(c);
+	b->ref = get_text(c);
+	b->objects = get_strv(c);
+	b->base_pin = (enum base_pin)get_u64(c);
+	b->pin = get_text(c);
+	b->on_expiry = (enum on_expiry)get_u64(c);
+	b->bytes = get_u64(c);
 }
 
 int store_rows_end(struct store *s, sqlite3_stmt *st, int rc, struct err *e)
@@ -289,6 +338,7 @@ int store_cell_set(struct store *s, const struct cell_row *row, struct err *e)
 	put_text(&c, row->key);
 	put_u64(&c, row->pid);
 	put_u64(&c, row->start);
+	put_strv(&c, row->lowers);
 	return store_run(s, c, e);
 }
 
@@ -297,7 +347,7 @@ int store_cell_drop(struct store *s, const char *sandbox, struct err *e)
 	return store_run_id(s, Q_CELL_DROP, sandbox, e);
 }
 
-int store_cells(struct store *s, void (*each)(void *ctx, const struct cell_row *c), void *ctx, struct err *e)
+int store_cells(struct store *s, void (*each)(void *ctx, struct cell_row *taken), void *ctx, struct err *e)
 {
 	int rc;
 	sqlite3_stmt *st = s->q[Q_CELLS];
@@ -308,6 +358,7 @@ int store_cells(struct store *s, void (*each)(void *ctx, const struct cell_row *
 		get_fixed(&c, row.key, sizeof row.key);
 		row.pid = (uint32_t)get_u64(&c);
 		row.start = get_u64(&c);
+		row.lowers = get_strv(&c);
 		each(ctx, &row);
 	}
 	return store_rows_end(s, st, rc, e);

@@ -18,6 +18,10 @@ struct net_row {
 };
 void net_row_done(struct net_row *n);
 
+// How far the record of a live base is (DESIGN: it is read after the sandbox was made, by a child).
+enum base_pin { PIN_NONE, PIN_PINNING, PIN_PINNED, PIN_FAILED };
+enum on_expiry { EXPIRY_STOP, EXPIRY_PAUSE, EXPIRY_DELETE };
+
 struct sandbox {
 	char id[ID_SIZE], layer[ID_SIZE], machine_id[KEY_SIZE];
 	char *name;  // NULL = none
@@ -47,15 +51,58 @@ struct sandbox {
 	char anchor[SHA256_HEX];
 	bool has_net;
 	struct net_row net;
+	// What lies below its writable layer, newest first, named from SKEP_HOME on ("layers/ID"). The last n_base belong to
+	// the base (private .git, setup): what they hold is not pending.
+	char **lowers; // never NULL
+	uint32_t n_base;
+	char *context; // the key under which it is found again; NULL
+	char *origin;  // id of the snapshot it was made from; NULL
+	char *url, *ref; // of a repository that is no local directory; NULL
+	char **objects; // "HOST\tINSIDE": directories with git objects that are shown read-only; never NULL
+	enum base_pin base_pin;
+	char *pin; // tree in its shadow repository that holds what the base was; NULL
+	enum on_expiry on_expiry;
+	uint64_t bytes; // in its own layers, when last counted
+	bool auto_snapshot; // before every exec
 };
 void sandbox_done(struct sandbox *s);
+
+// A sandbox at one moment: a stack of sealed layers, and what a new sandbox on it inherits.
+struct snapshot {
+	char id[ID_SIZE], sandbox[ID_SIZE];
+	char *name; // unique among those of its sandbox; NULL
+	uint64_t created;
+	bool automatic;
+	bool frozen;  // a copy was made beside running processes
+	bool durable; // its layers are on disk: it survives a power cut
+	char **lowers;
+	uint32_t n_base;
+	int64_t pending;
+	struct buf template; // sandbox_template_write
+};
+void snapshot_done(struct snapshot *n);
+// What a fork or a rollback takes over: all that was asked for at creation, not identity, name, network or state.
+void sandbox_template_write(struct buf *b, const struct sandbox *s);
+int sandbox_template_read(const struct buf *b, struct sandbox *out) MUST_USE; // only those members
+
+// Something that can be made again, kept under what it was made from.
+enum derived_kind { DERIVED_GIT, DERIVED_TREE, DERIVED_REPO, DERIVED_SETUP, DERIVED_KINDS };
+struct derived_row {
+	enum derived_kind kind;
+	char *key, *path; // path: from SKEP_HOME on
+	char **info;	  // lines, for who made it
+	uint64_t created, used, bytes;
+};
+void derived_row_done(struct derived_row *d);
 
 struct cell_row {
 	char sandbox[ID_SIZE];
 	char key[KEY_SIZE];
 	uint32_t pid;	// 0 while starting
 	uint64_t start; // process start time: with the pid, an identity
+	char **lowers;	// what it has mounted: compaction may have changed the sandbox's list since; may be NULL
 };
+void cell_row_done(struct cell_row *c);
 
 struct exec_row {
 	char id[ID_SIZE], sandbox[ID_SIZE];

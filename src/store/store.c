@@ -37,6 +37,25 @@ static const char *const steps[] = {
 	" created INTEGER, used INTEGER) WITHOUT ROWID;"
 	"CREATE TABLE trust(path TEXT PRIMARY KEY, sha256 TEXT NOT NULL, at INTEGER) WITHOUT ROWID;"
 	"CREATE TABLE answers(rule TEXT PRIMARY KEY, at INTEGER) WITHOUT ROWID;",
+
+	"ALTER TABLE sandboxes ADD COLUMN lowers BLOB;"
+	"ALTER TABLE sandboxes ADD COLUMN n_base INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE sandboxes ADD COLUMN context TEXT;"
+	"ALTER TABLE sandboxes ADD COLUMN origin TEXT;"
+	"ALTER TABLE sandboxes ADD COLUMN url TEXT;"
+	"ALTER TABLE sandboxes ADD COLUMN ref TEXT;"
+	"ALTER TABLE sandboxes ADD COLUMN objects BLOB;"
+	"ALTER TABLE sandboxes ADD COLUMN base_pin INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE sandboxes ADD COLUMN pin TEXT;"
+	"ALTER TABLE sandboxes ADD COLUMN on_expiry INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE sandboxes ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE cells ADD COLUMN lowers BLOB;"
+	"CREATE UNIQUE INDEX contexts ON sandboxes(context) WHERE context IS NOT NULL;"
+	"CREATE TABLE snapshots(id TEXT PRIMARY KEY, sandbox TEXT NOT NULL, name TEXT, created INTEGER, flags INTEGER,"
+	" lowers BLOB, n_base INTEGER, pending INTEGER, template BLOB, ord INTEGER) WITHOUT ROWID;"
+	"CREATE TABLE derived(kind INTEGER, key TEXT, path TEXT NOT NULL, info BLOB, created INTEGER, used INTEGER,"
+	" bytes INTEGER, PRIMARY KEY(kind, key)) WITHOUT ROWID;"
+	"CREATE UNIQUE INDEX snapshot_names ON snapshots(sandbox, name) WHERE name IS NOT NULL;",
 };
 #define SCHEMA_VERSION ((int)countof(steps))
 
@@ -49,14 +68,15 @@ static const char *const sql[] = {
 	[Q_SAVE] = "SAVEPOINT strict",
 	[Q_UNSAVE] = "RELEASE strict",
 	[Q_UNDO] = "ROLLBACK TO strict",
-	[Q_BOX_ADD] = "INSERT INTO sandboxes VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+	[Q_BOX_ADD] = "INSERT INTO sandboxes VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,"
+		      "?,?,?,?,?,?,?,?,?,?,?)",
 	[Q_BOX_SET] = "UPDATE sandboxes SET state=?,reason=?,head=?,used=?,expires=?,pending=?,isolation=?,anchor_seq=?,"
-		      "anchor=? WHERE id=?",
+		      "anchor=?,base_pin=?,pin=?,bytes=? WHERE id=?",
 	[Q_BOX_DROP] = "DELETE FROM sandboxes WHERE id=?",
 	[Q_BOX_DROP_CELL] = "DELETE FROM cells WHERE sandbox=?",
 	[Q_BOX_DROP_EXECS] = "DELETE FROM execs WHERE sandbox=?",
 	[Q_BOXES] = "SELECT * FROM sandboxes ORDER BY created, id",
-	[Q_CELL_SET] = "INSERT OR REPLACE INTO cells VALUES(?,?,?,?)",
+	[Q_CELL_SET] = "INSERT OR REPLACE INTO cells VALUES(?,?,?,?,?)",
 	[Q_CELL_DROP] = "DELETE FROM cells WHERE sandbox=?",
 	[Q_CELLS] = "SELECT * FROM cells",
 	[Q_EXEC_ADD] = "INSERT INTO execs(id,sandbox,argv,cwd,user,tty,running,pid,started,ord) VALUES(?,?,?,?,?,?,?,?,?,?)",
@@ -87,6 +107,14 @@ static const char *const sql[] = {
 	[Q_TRUST_SET] = "INSERT OR REPLACE INTO trust VALUES(?,?,?)",
 	[Q_TRUST_DROP] = "DELETE FROM trust WHERE path=?",
 	[Q_TRUSTS] = "SELECT * FROM trust ORDER BY path",
+	[Q_BOX_STACK] = "UPDATE sandboxes SET layer=?,lowers=?,n_base=?,env=?,image=?,base_pin=?,pin=?,pending=? WHERE id=?",
+	[Q_SNAP_ADD] = "INSERT INTO snapshots VALUES(?,?,?,?,?,?,?,?,?,?)",
+	[Q_SNAP_DURABLE] = "UPDATE snapshots SET flags=flags|4 WHERE id=?",
+	[Q_SNAP_DROP] = "DELETE FROM snapshots WHERE id=?",
+	[Q_SNAPS] = "SELECT * FROM snapshots ORDER BY ord",
+	[Q_DERIVED_SET] = "INSERT OR REPLACE INTO derived VALUES(?,?,?,?,?,?,?)",
+	[Q_DERIVED_DROP] = "DELETE FROM derived WHERE kind=? AND key=?",
+	[Q_DERIVED] = "SELECT * FROM derived",
 	[Q_ANSWER_ADD] = "INSERT OR REPLACE INTO answers VALUES(?,?)",
 	[Q_ANSWER_DROP] = "DELETE FROM answers WHERE rule=?",
 	[Q_ANSWERS] = "SELECT rule FROM answers ORDER BY at, rule",

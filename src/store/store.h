@@ -30,7 +30,7 @@ int store_sandboxes(struct store *s, void (*each)(void *ctx, struct sandbox *tak
 
 int store_cell_set(struct store *s, const struct cell_row *c, struct err *e) MUST_USE;
 int store_cell_drop(struct store *s, const char *sandbox, struct err *e) MUST_USE;
-int store_cells(struct store *s, void (*each)(void *ctx, const struct cell_row *c), void *ctx, struct err *e) MUST_USE;
+int store_cells(struct store *s, void (*each)(void *ctx, struct cell_row *taken), void *ctx, struct err *e) MUST_USE;
 
 int store_exec_add(struct store *s, const struct exec_row *x, struct err *e) MUST_USE;
 int store_exec_started(struct store *s, const char *id, uint32_t pid, struct err *e) MUST_USE;
@@ -46,6 +46,17 @@ int store_execs(struct store *s, const char *sandbox, void (*each)(void *ctx, co
 		struct err *e) MUST_USE;
 int store_exec_trim(struct store *s, const char *sandbox, struct err *e) MUST_USE; // keeps the newest STORE_EXECS_KEPT
 #define STORE_EXECS_KEPT 1000
+
+// snapshot.c
+// Its stack: layer, lowers, n_base; with what a rollback restores: env, image, pin.
+int store_sandbox_stack(struct store *s, const struct sandbox *b, struct err *e) MUST_USE;
+int store_snapshot_add(struct store *s, const struct snapshot *n, struct err *e) MUST_USE;
+int store_snapshot_durable(struct store *s, const char *id, struct err *e) MUST_USE;
+int store_snapshot_drop(struct store *s, const char *id, struct err *e) MUST_USE;
+int store_snapshots(struct store *s, void (*each)(void *ctx, struct snapshot *taken), void *ctx, struct err *e) MUST_USE; // oldest first
+int store_derived_set(struct store *s, const struct derived_row *d, struct err *e) MUST_USE;
+int store_derived_drop(struct store *s, const struct derived_row *d, struct err *e) MUST_USE;
+int store_derived(struct store *s, void (*each)(void *ctx, struct derived_row *taken), void *ctx, struct err *e) MUST_USE;
 
 int store_image_add(struct store *s, const struct image_row *i, struct err *e) MUST_USE;
 int store_image_drop(struct store *s, const char *id, struct err *e) MUST_USE;

@@ -14,6 +14,7 @@ enum query {
 	Q_NET_SET, Q_NET_DROP, Q_NETS,
 	Q_SECRET_SET, Q_SECRET_USED, Q_SECRET_DROP, Q_SECRETS,
 	Q_TRUST_SET, Q_TRUST_DROP, Q_TRUSTS,
+	Q_BOX_STACK, Q_SNAP_ADD, Q_SNAP_DURABLE, Q_SNAP_DROP, Q_SNAPS, Q_DERIVED_SET, Q_DERIVED_DROP, Q_DERIVED,
 	Q_ANSWER_ADD, Q_ANSWER_DROP, Q_ANSWERS,
 	QUERIES,
 };
@@ -46,3 +47,7 @@ uint64_t store_order(struct store *s);
 int store_run_id(struct store *s, enum query q, const char *id, struct err *e) MUST_USE;
 int store_rows_end(struct store *s, sqlite3_stmt *st, int rc, struct err *e) MUST_USE; // -1 unless rc is the end
 int store_fail(struct store *s, struct err *e);				 // sqlite's last error; -1
+
+// rows.c
+void mounts_write(struct buf *w, const struct sandbox *b);
+void mounts_read(struct wire *w, struct sandbox *b);

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// What can be made again, and therefore may be thrown away.
+#include "engine/snap_int.h"
+
+#include "base/clock.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include <stdlib.h>
+#include <string.h>
+
+static struct derived *put(struct engine *g, struct derived_row *row)
+{
+	struct derived *d = xcalloc(1, sizeof *d);
+	d->row = *row;
+	*row = (struct derived_row){0};
+	d->next = g->derived;
+	g->derived = d;
+	return d;
+}
+
+static void load(void *ctx, struct derived_row *taken)
+{
+	put(ctx, taken);
+}
+
+int derived_load(struct engine *g, struct err *e)
+{
+	return store_derived(g->store, load, g, e);
+}
+
+static void drop(struct engine *g, struct derived *d)
+{
+	struct err e;
+	for (struct derived **p = &g->derived; *p; p = &(*p)->next)
+		if (*p == d) {
+			*p = d->next;
+			break;
+		}
+	if (store_derived_drop(g->store, &d->row, &e))
+		log_line(LOG_ERROR, "%s", e.msg);
+	engine_wrote(g);
+	derived_row_done(&d->row);
+	free(d);
+}
+
+void derived_free(struct engine *g)
+{
+	while (g->derived) {
+		struct derived *d = g->derived;
+		g->derived = d->next;
+		derived_row_done(&d->row);
+		free(d);
+	}
+}
+
+// Somebody may have removed the directory: then it is made again.
+struct derived *derived_find(struct engine *g, enum derived_kind kind, const char *key)
+{
+	for (struct derived *d = g->derived; d; d = d->next) {
+		if (d->row.kind != kind || strcmp(d->row.key, key))
+			continue;
+		if (fs_exists(g->home_fd, d->row.path)) {
+			d->row.used = clock_unix_ms();
+			return d;
+		}
+		drop(g, d);
+		return NULL;
+	}
+	return NULL;
+}
+
+struct derived *derived_add(struct engine *g, struct derived_row *row, struct err *e)
+{
+	row->created = row->used = clock_unix_ms();
+	engine_wrote(g);
+	if (store_derived_set(g->store, row, e)) {
+		derived_row_done(row);
+		return NULL;
+	}
+	return put(g, row);
+}
+
+bool derived_has(const struct engine *g, const char *path)
+{
+	size_t n;
+	for (const struct derived *d = g->derived; d; d = d->next)
+		if (!strncmp(d->row.path, path, n = strlen(d->row.path)) && (!path[n] || path[n] == '/'))
+			return true;
+	return false;
+}

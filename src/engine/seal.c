@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sealing. With no process but pid 1 the cell is ended and its upper simply becomes the newest sealed layer: nothing is
+// copied, only rows change, and the next start makes a new upper. (An upper can not be taken away under a live mount: it
+// goes on receiving writes.) Beside running processes everything is frozen, what they have written is copied, and they
+// go on where they were.
+#include "engine/snap_int.h"
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/jsonw.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum phase { ASKING, ENDING, FREEZING, COPYING, THAWING };
+
+struct sealing {
+	struct task *t;
+	enum phase phase;
+	char *name;
+	bool automatic, end, froze;
+	char copy[ID_SIZE]; // the frozen copy, "" = none
+	void (*then)(struct task *t, const struct err *e);
+};
+
+void seal_free(struct task *t)
+{
+	if (!t->sealing)
+		return;
+	free(t->sealing->name);
+	free(t->sealing);
+	t->sealing = NULL;
+}
+
+static void finish(struct sealing *s, const struct err *e)
+{
+	struct task *t = s->t;
+	void (*then)(struct task *, const struct err *) = s->then;
+	t->box->freezing = false;
+	seal_free(t);
+	then(t, e);
+}
+
+// The result is told at once; that its bytes are on disk is known later, and said.
+static void on_synced(void *ctx, const struct err *e, const struct layer_result *r)
+{
+	struct sync *y = ctx;
+	struct err se;
+	(void)r;
+	for (struct snap *n = y->g->snaps; n; n = n->next)
+		if (!strcmp(n->row.id, y->snapshot)) {
+			n->row.durable = !e;
+			if (e)
+				log_line(LOG_WARN, "snapshot=%s not synced: %s", y->snapshot, e->msg);
+			else if (store_snapshot_durable(y->g->store, y->snapshot, &se))
+				log_line(LOG_ERROR, "%s", se.msg);
+			engine_wrote(y->g);
+		}
+	free(y);
+}
+
+static void sync_layer(struct engine *g, const char *snapshot, const char *layer)
+{
+	struct sync *y = xcalloc(1, sizeof *y);
+	y->g = g;
+	memcpy(y->snapshot, snapshot, sizeof y->snapshot);
+	char *from[] = {(char *)layer, NULL};
+	struct layer_op op = {.verb = LAYER_SYNC, .from = from};
+	g->backend->ops->layer(g->backend, &op, (struct layer_reply){on_synced, y});
+}
+
+static void note(struct box *b, const struct snapshot *n)
+{
+	auto_buf struct buf body = BUF_INIT(64u << 10);
+	struct jsonw w = {.b = &body};
+	jw_kstr(&w, "snapshot", n->id);
+	jw_kstr(&w, "name", n->name);
+	jw_kstr(&w, "mode", n->frozen ? "frozen-copy" : "sealed");
+	jw_kbool(&w, "automatic", n->automatic);
+	jw_ku64(&w, "layers", strv_len(n->lowers));
+	record(b, "snapshot.made", buf_cstr(&body));
+}
+
+static struct snapshot describe(const struct sealing *s)
+{
+	const struct sandbox *row = &s->t->box->row;
+	struct snapshot n = {
+		.name = s->name ? xstrdup(s->name) : NULL,
+		.created = clock_unix_ms(),
+		.automatic = s->automatic,
+		.frozen = s->copy[0],
+		.n_base = row->n_base,
+		.pending = row->pending,
+		.template = BUF_INIT(4 * LIMIT_REQUEST_BODY),
+	};
+	id_make('n', n.id);
+	memcpy(n.sandbox, row->id, sizeof n.sandbox);
+	sandbox_template_write(&n.template, row);
+	return n;
+}
+
+static int store_both(struct engine *g, const struct snapshot *n, const struct sandbox *row, struct err *e)
+{
+	struct store *s = g->store;
+	engine_wrote(g);
+	if (store_begin(s, e))
+		return -1;
+	if (store_snapshot_add(s, n, e) || store_sandbox_stack(s, row, e) || fault(FAULT_SEAL_STORE, e)) {
+		store_rollback(s);
+		return -1;
+	}
+	return store_commit(s, e);
+}
+
+// The upper becomes the newest sealed layer by being named as one.
+static char **seal_upper(struct box *b, char layer[ID_SIZE])
+{
+	struct sandbox *s = &b->row;
+	if (!layer_is_touched(b->g, s->layer))
+		return NULL;
+	char **lowers = stack_push(s->layer, s->lowers);
+	memcpy(layer, s->layer, ID_SIZE);
+	id_make('l', s->layer);
+	char **old = s->lowers;
+	s->lowers = lowers;
+	return old;
+}
+
+static void unseal(struct box *b, char **old, const char layer[ID_SIZE])
+{
+	strv_free(b->row.lowers);
+	b->row.lowers = old;
+	memcpy(b->row.layer, layer, ID_SIZE);
+}
+
+static int make(struct sealing *s, struct err *e)
+{
+	struct box *b = s->t->box;
+	char layer[ID_SIZE] = "";
+	if (fault(FAULT_SEAL_MAKE, e))
+		return -1;
+	struct snapshot n = describe(s);
+	char **old = s->copy[0] ? NULL : seal_upper(b, layer);
+	n.lowers = s->copy[0] ? stack_push(s->copy, b->row.lowers) : strv_copy(b->row.lowers);
+	n.durable = !s->copy[0] && !old;
+	if (store_both(b->g, &n, &b->row, e)) {
+		if (old)
+			unseal(b, old, layer);
+		snapshot_done(&n);
+		return -1;
+	}
+	strv_free(old);
+	note(b, &n);
+	s->t->made = snap_add(b->g, &n);
+	if (!s->t->made->row.durable)
+		sync_layer(b->g, s->t->made->row.id, s->copy[0] ? s->copy : layer);
+	layers_compact(b);
+	snaps_trim(b);
+	return 0;
+}
+
+// Every moment that is asked for is kept, except an automatic one that is known already.
+static bool is_known(const struct sealing *s)
+{
+	struct box *b = s->t->box;
+	if (!s->automatic || s->copy[0] || layer_is_touched(b->g, b->row.layer))
+		return false;
+	for (struct snap *n = b->g->snaps; n; n = n->next)
+		if (!strcmp(n->row.sandbox, b->row.id) && stack_equal(n->row.lowers, b->row.lowers)) {
+			s->t->made = n;
+			return true;
+		}
+	return false;
+}
+
+static void seal_rows(struct sealing *s)
+{
+	struct err e;
+	bool failed = !is_known(s) && make(s, &e);
+	finish(s, failed ? &e : NULL);
+}
+
+static void drop_copy(struct sealing *s)
+{
+	auto_free char *dir = xasprintf("layers/%s", s->copy);
+	char *dirs[] = {dir, NULL};
+	engine_discard(s->t->box->g, dirs);
+}
+
+static void on_thawed(void *ctx, const struct err *e)
+{
+	struct sealing *s = ctx;
+	if (e)
+		log_line(LOG_WARN, "sandbox=%s not resumed after a snapshot: %s", s->t->box->row.id, e->msg);
+	seal_rows(s);
+}
+
+static void on_copied(void *ctx, const struct err *e, const struct layer_result *r)
+{
+	struct sealing *s = ctx;
+	struct box *b = s->t->box;
+	struct err why;
+	(void)r;
+	if (e) {
+		why = *e;
+		if (s->froze && b->cell)
+			b->g->backend->ops->pause(b->cell, false, (struct reply){NULL, NULL});
+		drop_copy(s);
+		finish(s, &why);
+	} else if (s->froze && b->cell) {
+		s->phase = THAWING;
+		b->g->backend->ops->pause(b->cell, false, (struct reply){on_thawed, s});
+	} else {
+		seal_rows(s);
+	}
+}
+
+// An earlier copy of this same upper: what has not changed since is linked, not copied again.
+static const char *earlier_copy(const struct box *b)
+{
+	for (struct snap *n = b->g->snaps; n; n = n->next)
+		if (n->row.frozen && !strcmp(n->row.sandbox, b->row.id) && n->row.lowers[0] && stack_equal(n->row.lowers + 1, b->row.lowers))
+			return n->row.lowers[0] + strlen("layers/");
+	return NULL;
+}
+
+static void on_frozen(void *ctx, const struct err *e)
+{
+	struct sealing *s = ctx;
+	struct box *b = s->t->box;
+	struct err injected;
+	if (e || fault(FAULT_SEAL_COPY, &injected)) {
+		struct err why = e ? *e : injected;
+		if (s->froze && b->cell)
+			b->g->backend->ops->pause(b->cell, false, (struct reply){NULL, NULL});
+		finish(s, &why);
+		return;
+	}
+	s->phase = COPYING;
+	id_make('l', s->copy);
+	char *from[] = {b->row.layer, NULL};
+	struct layer_op op = {.verb = LAYER_COPY, .from = from, .to = s->copy, .like = earlier_copy(b)};
+	b->g->backend->ops->layer(b->g->backend, &op, (struct layer_reply){on_copied, s});
+}
+
+static void freeze(struct sealing *s)
+{
+	struct box *b = s->t->box;
+	s->phase = FREEZING;
+	s->froze = b->row.state != STATE_PAUSED;
+	b->freezing = true; // the state stays what it is: nobody asked for a pause
+	if (s->froze)
+		b->g->backend->ops->pause(b->cell, true, (struct reply){on_frozen, s});
+	else
+		on_frozen(s, NULL);
+}
+
+static void end_cell(struct sealing *s)
+{
+	s->phase = ENDING; // the outcome is seal_gone
+	s->t->box->g->backend->ops->stop(s->t->box->cell, s->end ? LIMIT_STOP_GRACE_MS : 0, false);
+}
+
+static void on_members(void *ctx, const struct err *e, uint32_t count)
+{
+	struct sealing *s = ctx;
+	if (e)
+		finish(s, e);
+	else if (count)
+		freeze(s);
+	else
+		end_cell(s);
+}
+
+void seal_gone(struct task *t)
+{
+	if (t->sealing->phase == ENDING)
+		seal_rows(t->sealing);
+	// else: what is asked or copied right now has its own end
+}
+
+static int may_grow(struct box *b, struct err *e)
+{
+	if (strv_len(b->row.lowers) + 1 < STACK_MAX)
+		return 0;
+	layers_compact(b);
+	return err_set(e, ERR_CONFLICT, "the layers of sandbox %s are being merged: try again in a moment", b->row.id);
+}
+
+void seal_begin(struct task *t, const struct seal_want *want, void (*then)(struct task *t, const struct err *e))
+{
+	struct box *b = t->box;
+	struct err e;
+	if (may_grow(b, &e)) {
+		then(t, &e);
+		return;
+	}
+	struct sealing *s = xcalloc(1, sizeof *s);
+	*s = (struct sealing){.t = t, .name = want->name ? xstrdup(want->name) : NULL, .automatic = want->automatic, .end = want->end, .then = then};
+	t->sealing = s;
+	if (!b->cell)
+		seal_rows(s);
+	else if (want->end)
+		end_cell(s);
+	else
+		b->g->backend->ops->members(b->cell, (struct count_reply){on_members, s});
+}

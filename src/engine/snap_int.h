@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inside the engine: stacks of layers.
+//
+//   layers.c    who uses which layer, compaction     seal.c  one moment of a sandbox becomes sealed layers
+//   snapshot.c  snapshots, rollback                  fork.c  new sandboxes on a snapshot
+#pragma once
+#include "engine/engine_int.h"
+
+struct derived {
+	struct derived_row row;
+	struct derived *next;
+};
+
+struct snap {
+	struct snapshot row;
+	struct snap *next; // of g->snaps: newest first
+};
+
+// The sealed layers of a long stack on their way to become one.
+struct compaction {
+	struct engine *g;
+	char sandbox[ID_SIZE], to[ID_SIZE];
+	char **from;
+	struct compaction *next;
+};
+
+struct sync {
+	struct engine *g;
+	char snapshot[ID_SIZE];
+};
+
+#define STACK_MAX 32	 // layers one overlay takes
+#define STACK_COMPACT 16 // from here on they are merged in the background
+#define AUTO_KEPT 50	 // automatic snapshots kept for each sandbox
+
+// layers.c
+bool layer_is_touched(struct engine *g, const char *layer); // false: nothing was ever written to it
+// Those of these that nothing refers to any more are removed, in the background.
+void layers_release(struct engine *g, char *const *names);
+bool layer_is_used(struct engine *g, const char *name); // "layers/ID"
+void layers_compact(struct box *b); // if its stack has grown; when it is done the row says so
+bool stack_equal(char *const *a, char *const *b);
+// "layers/LAYER" on top of lowers, owned.
+char **stack_push(const char *layer, char *const *lowers);
+
+// seal.c
+// Makes a snapshot of the box that t holds and calls then(t, error or NULL) with t->made set: from the loop, or from
+// inside the call. end: its processes end. Without it running ones go on and a frozen copy is made.
+struct seal_want {
+	const char *name; // NULL = none
+	bool automatic, end;
+};
+void seal_begin(struct task *t, const struct seal_want *want, void (*then)(struct task *t, const struct err *e));
+void seal_gone(struct task *t); // its cell ended
+void seal_free(struct task *t);
+
+// snapshot.c
+struct snap *snap_find(struct engine *g, const struct box *b, const char *word, struct err *e); // b: its own come first; NULL = any
+struct snap *snap_add(struct engine *g, struct snapshot *row); // empties *row
+int snap_drop(struct engine *g, struct snap *n, struct err *e) MUST_USE; // and what only it used
+void snaps_trim(struct box *b);	   // old automatic ones
+void snaps_of_gone(struct box *b); // its sandbox goes: the automatic ones too
+int snaps_load(struct engine *g, struct err *e) MUST_USE;
+void snaps_free(struct engine *g);
+void run_snapshot(struct task *t);
+void run_rollback(struct task *t);
+
+// derived.c: what can be made again: private .git layers, checkouts, setup layers. Found by what they were made from.
+struct derived *derived_find(struct engine *g, enum derived_kind kind, const char *key); // and marks it as used
+struct derived *derived_add(struct engine *g, struct derived_row *row, struct err *e); // empties *row; NULL on failure
+bool derived_has(const struct engine *g, const char *path);
+int derived_load(struct engine *g, struct err *e) MUST_USE;
+void derived_free(struct engine *g);
+
+// fork.c
+void run_fork(struct task *t);
+// What a create on a snapshot starts from; the request's own words win.
+int create_from(struct engine *g, const char *word, struct sandbox *row, struct err *e) MUST_USE;
