@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "engine/child.h"
 #include "engine/net_int.h"
 #include "engine/snap_int.h"
 
@@ -91,7 +92,7 @@ void engine_free(struct engine *g)
 	}
 	snaps_free(g);
 	derived_free(g);
-	ca_free_all(g);
+	child_free_all(g);
 	secrets_free(g);
 	trust_free(g);
 	for (size_t i = 0; i < countof(fds); i++)

@@ -5,7 +5,7 @@
 //   create.c  checks and makes a sandbox           life.c    start stop pause remove
 //   exec.c    exec attach kill output              events.c  what cells report; reconcile
 //   record.c  the journal                          cellspec.c  row -> cell_spec
-//   env.c     environment of an exec               image.c  gc.c
+//   env.c     environment of an exec               image.c  gc.c  child.c (sister programs)
 //   snap_int.h stacks of layers: layers.c seal.c snapshot.c fork.c derived.c
 //   net_int.h what it may reach: policy.c net.c secret.c trust.c ca.c ask.c
 #pragma once
@@ -104,7 +104,7 @@ struct engine {
 	char **registries; // as the newest request named them
 	char *site_config, *user_config;
 	struct cached *configs[2]; // trust.c
-	struct ca *cas;
+	struct child *children;
 	char blanks[BLANKS][ID_SIZE]; // sandbox directories made ahead of their sandboxes
 	int n_blanks;
 	struct snap *snaps;

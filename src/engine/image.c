@@ -1,29 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Imported root file systems. The import is a child (skep-image) that works in images/ID.partial; the
 // finished tree is renamed in place, so images/ID is always whole.
+#include "engine/child.h"
 #include "engine/image_int.h"
 
 #include "base/clock.h"
 #include "base/fs.h"
-#include "base/json.h"
-#include "base/log.h"
 #include "base/mem.h"
-#include "base/proc.h"
-#include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define IMPORTS_MAX 4
 
-static void import_free(void *p)
+static void import_free(struct import *im)
 {
-	struct import *im = p;
-	buf_done(&im->out);
 	image_row_done(&im->row);
 	free(im);
 }
@@ -44,31 +36,14 @@ static void discard_partial(struct import *im)
 	engine_discard(im->g, dirs);
 }
 
-// The last line of the child's output is its result.
-static int read_result(struct import *im, struct err *e)
-{
-	char *end = im->out.p ? im->out.p + im->out.n : NULL;
-	if (end && end > im->out.p && end[-1] == '\n')
-		*--end = 0;
-	char *line = im->out.p ? strrchr(im->out.p, '\n') : NULL;
-	line = line ? line + 1 : im->out.p;
-	struct err ignored;
-	auto_json json_t *o = line ? json_read(line, strlen(line), &ignored) : NULL;
-	const json_t *fail = o ? json_object_get(o, "error") : NULL;
-	if (fail)
-		return err_set(e, err_kind_parse(json_str(fail, "kind")), "%s", json_str(fail, "message"));
-	if (!o || im->status)
-		return err_set(e, ERR_SYSTEM, "skep-image ended without a result (wait status 0x%x)", (unsigned)im->status);
-	im->row.bytes = json_u64(o, "bytes");
-	im->row.files = json_u64(o, "files");
-	return 0;
-}
-
-static int settle(struct import *im, struct err *e)
+static int settle(struct import *im, const struct child_end *end, struct err *e)
 {
 	auto_free char *partial = xasprintf("%s.partial", im->row.id);
-	if (read_result(im, e))
+	auto_json json_t *o = child_json(end, "skep-image", e);
+	if (!o)
 		return -1;
+	im->row.bytes = json_u64(o, "bytes");
+	im->row.files = json_u64(o, "files");
 	if (renameat(im->g->images, partial, im->g->images, im->row.id))
 		return err_sys(e, "put the image in place");
 	im->row.created = clock_unix_ms();
@@ -76,77 +51,27 @@ static int settle(struct import *im, struct err *e)
 	return store_image_add(im->g->store, &im->row, e) || store_flush(im->g->store, e) ? -1 : 0;
 }
 
-static void finish(struct import *im)
+static void on_imported(void *ctx, const struct child_end *end)
 {
+	struct import *im = ctx;
 	struct err e;
-	if (im->pipe.fd >= 0 || im->child.fd >= 0)
-		return; // both must have ended
 	unlink_import(im);
-	if (settle(im, &e)) {
+	if (settle(im, end, &e)) {
 		discard_partial(im);
 		im->done.fn(im->done.ctx, &e, NULL);
 	} else {
 		im->done.fn(im->done.ctx, NULL, &(struct outcome){.image = &im->row});
 	}
-	loop_bury(im->g->loop, im, import_free);
-}
-
-static void unwatch(struct import *im, struct watch *w)
-{
-	int fd = w->fd;
-	loop_del(im->g->loop, w);
-	close_fd(&fd);
-}
-
-static void on_output(struct watch *w, uint32_t events)
-{
-	(void)events;
-	struct import *im = container_of(w, struct import, pipe);
-	char *room = buf_room(&im->out, 4096);
-	ssize_t n = room ? read(w->fd, room, 4096) : 0;
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return;
-	if (n > 0) {
-		im->out.n += (size_t)n;
-		im->out.p[im->out.n] = 0;
-		return;
-	}
-	unwatch(im, w);
-	finish(im);
-}
-
-static void on_child(struct watch *w, uint32_t events)
-{
-	(void)events;
-	struct import *im = container_of(w, struct import, child);
-	if (waitpid(im->pid, &im->status, WNOHANG) != im->pid)
-		im->status = -1;
-	unwatch(im, w);
-	finish(im);
+	import_free(im);
 }
 
 static int spawn(struct import *im, struct err *e)
 {
-	int p[2];
-	if (pipe2(p, O_CLOEXEC))
-		return err_sys(e, "pipe");
-	auto_fd int r = p[0], w = p[1];
 	auto_free char *into = xasprintf("%s/images/%s.partial", im->g->skep_home, im->row.id);
-	char a0[] = "skep-image", a1[] = "import", a2[] = "--source", a4[] = "--into", path[] = "PATH=/usr/bin:/bin";
-	char *argv[] = {a0, a1, a2, im->row.source, a4, into, NULL}, *env[] = {path, NULL};
-	struct proc_fd fds[] = {{w, 1}, {STDERR_FILENO, 2}};
-	im->pid = proc_spawn(&(struct proc_spec){.path = im->g->image_program, .argv = argv, .env = env, .fds = fds, .n_fds = 2}, e);
-	if (im->pid < 0)
-		return -1;
-	auto_fd int pidfd = loop_pidfd(im->pid, e);
-	if (pidfd < 0 || fcntl(r, F_SETFL, O_NONBLOCK) || loop_add(im->g->loop, &im->pipe, r, LOOP_IN, e) ||
-	    loop_add(im->g->loop, &im->child, pidfd, LOOP_IN, e)) {
-		kill(im->pid, SIGKILL); // ours and not yet reaped: the pid is its own
-		return -1;
-	}
-	take_fd(&r);
-	take_fd(&pidfd);
-	return 0;
+	char a0[] = "skep-image", a1[] = "import", a2[] = "--source", a4[] = "--into";
+	char *argv[] = {a0, a1, a2, im->row.source, a4, into, NULL};
+	struct child_spec spec = {.program = "skep-image", .argv = argv, .out_max = 1 << 20};
+	return child_start(im->g, &spec, on_imported, im, e) ? 0 : -1;
 }
 
 static int check_import(struct engine *g, const char *source, const char *name, struct err *e)
@@ -177,13 +102,12 @@ void engine_image_import(struct engine *g, const char *source, const char *name,
 		return;
 	}
 	struct import *im = xcalloc(1, sizeof *im);
-	*im = (struct import){.g = g, .done = d, .out = BUF_INIT(1 << 20), .pipe = {.fd = -1, .fn = on_output}, .child = {.fd = -1, .fn = on_child}};
+	im->g = g;
+	im->done = d;
 	id_make('i', im->row.id);
 	im->row.name = name ? xstrdup(name) : NULL;
 	im->row.source = xstrdup(source);
 	if (spawn(im, &e)) {
-		if (im->pipe.fd >= 0)
-			unwatch(im, &im->pipe);
 		import_free(im);
 		task_refuse(d, &e);
 		return;

@@ -7,9 +7,5 @@ struct import {
 	struct engine *g;
 	struct done done;
 	struct image_row row;
-	struct watch pipe, child;
-	pid_t pid;
-	int status;
-	struct buf out;
 	struct import *next;
 };

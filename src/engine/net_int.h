@@ -74,7 +74,6 @@ void trust_free(struct engine *g);
 // Makes a CA and calls then(b, error or NULL) from the loop, unless the box is gone by then.
 int ca_make(struct box *b, void (*then)(struct box *b, const struct err *e), struct err *e) MUST_USE;
 int ca_key(struct box *b, struct buf *out, struct err *e) MUST_USE; // PEM; the caller wipes
-void ca_free_all(struct engine *g);
 
 // ask.c
 void ask_events_init(struct box *b);

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/child.h"
+
+#include "base/mem.h"
+#include "base/proc.h"
+#include "base/seal.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct child {
+	struct engine *g;
+	void (*ended)(void *ctx, const struct child_end *end);
+	void *ctx;
+	struct watch pipe, end;
+	struct timer late;
+	pid_t pid;
+	int status;
+	bool secret;
+	struct buf out;
+	struct child *next;
+};
+
+static void child_free(void *p)
+{
+	struct child *c = p;
+	if (c->secret)
+		seal_wipe(&c->out);
+	else
+		buf_done(&c->out);
+	free(c);
+}
+
+static void unwatch(struct child *c, struct watch *w)
+{
+	int fd = w->fd;
+	loop_del(c->g->loop, w);
+	close_fd(&fd);
+}
+
+static void finish(struct child *c)
+{
+	if (c->pipe.fd >= 0 || c->end.fd >= 0)
+		return; // both must have ended
+	timer_clear(c->g->loop, &c->late);
+	for (struct child **p = &c->g->children; *p; p = &(*p)->next)
+		if (*p == c) {
+			*p = c->next;
+			break;
+		}
+	c->ended(c->ctx, &(struct child_end){c->status, &c->out});
+	loop_bury(c->g->loop, c, child_free);
+}
+
+static void on_output(struct watch *w, uint32_t events)
+{
+	(void)events;
+	struct child *c = container_of(w, struct child, pipe);
+	size_t want = c->out.max - c->out.n;
+	want = c->secret || want < 4096 ? want : 4096; // a secret stays in one piece: growing would leave copies
+	char *room = want ? buf_room(&c->out, want) : NULL;
+	ssize_t n = room ? read(w->fd, room, want) : 0;
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n > 0) {
+		c->out.n += (size_t)n;
+		c->out.p[c->out.n] = 0;
+		return;
+	}
+	unwatch(c, w);
+	finish(c);
+}
+
+static void on_end(struct watch *w, uint32_t events)
+{
+	(void)events;
+	struct child *c = container_of(w, struct child, end);
+	if (waitpid(c->pid, &c->status, WNOHANG) != c->pid)
+		c->status = -1;
+	unwatch(c, w);
+	finish(c);
+}
+
+static void on_late(struct timer *t)
+{
+	struct child *c = container_of(t, struct child, late);
+	if (c->end.fd >= 0)
+		kill(c->pid, SIGKILL); // ours and not reaped: the pid is its own
+}
+
+static int watch(struct child *c, int *r, struct err *e)
+{
+	auto_fd int pidfd = loop_pidfd(c->pid, e);
+	if (pidfd < 0)
+		return -1;
+	if (fcntl(*r, F_SETFL, O_NONBLOCK))
+		return err_sys(e, "pipe");
+	if (loop_add(c->g->loop, &c->pipe, *r, LOOP_IN, e))
+		return -1;
+	take_fd(r);
+	if (loop_add(c->g->loop, &c->end, pidfd, LOOP_IN, e))
+		return -1;
+	take_fd(&pidfd);
+	return 0;
+}
+
+static int spawn(struct child *c, const struct child_spec *s, struct err *e)
+{
+	int p[2];
+	const char *slash = strrchr(c->g->image_program, '/');
+	auto_free char *program = xasprintf("%.*s/%s", slash ? (int)(slash - c->g->image_program) : 0, c->g->image_program, s->program);
+	if (access(program, X_OK))
+		return err_set(e, ERR_UNAVAILABLE, "%s is not beside skepd: install skep again", s->program);
+	if (pipe2(p, O_CLOEXEC))
+		return err_sys(e, "pipe");
+	auto_fd int r = p[0], w = p[1];
+	char path[] = "PATH=/usr/local/bin:/usr/bin:/bin", *plain[] = {path, NULL};
+	struct proc_fd fds[] = {{w, 1}, {STDERR_FILENO, 2}};
+	c->pid = proc_spawn(&(struct proc_spec){.path = program, .argv = s->argv, .env = s->env ? s->env : plain, .fds = fds, .n_fds = 2}, e);
+	if (c->pid < 0)
+		return -1;
+	if (!watch(c, &r, e))
+		return 0;
+	kill(c->pid, SIGKILL);
+	return -1;
+}
+
+struct child *child_start(struct engine *g, const struct child_spec *s, void (*ended)(void *ctx, const struct child_end *end), void *ctx,
+			  struct err *e)
+{
+	struct child *c = xcalloc(1, sizeof *c);
+	*c = (struct child){.g = g, .ended = ended, .ctx = ctx, .pipe = {.fd = -1, .fn = on_output}, .end = {.fd = -1, .fn = on_end},
+			    .late.fn = on_late, .secret = s->secret, .out = BUF_INIT(s->out_max)};
+	if (spawn(c, s, e)) {
+		if (c->pipe.fd >= 0)
+			unwatch(c, &c->pipe);
+		child_free(c);
+		return NULL;
+	}
+	if (s->timeout_ms)
+		timer_set(g->loop, &c->late, s->timeout_ms);
+	c->next = g->children;
+	g->children = c;
+	return c;
+}
+
+json_t *child_json(const struct child_end *end, const char *program, struct err *e)
+{
+	size_t n = end->out->n;
+	const char *p = end->out->p;
+	while (n && p[n - 1] == '\n')
+		n--;
+	size_t at = n;
+	while (at && p[at - 1] != '\n')
+		at--;
+	struct err ignored;
+	json_t *o = n > at ? json_read(p + at, n - at, &ignored) : NULL;
+	const json_t *fail = o ? json_object_get(o, "error") : NULL;
+	if (o && !fail && !end->status)
+		return o;
+	if (fail)
+		err_set(e, err_kind_parse(json_str(fail, "kind")), "%s", json_str(fail, "message"));
+	else
+		err_set(e, ERR_SYSTEM, "%s ended without a result (wait status 0x%x)", program, (unsigned)end->status);
+	json_decref(o);
+	return NULL;
+}
+
+void child_free_all(struct engine *g)
+{
+	while (g->children) {
+		struct child *c = g->children;
+		g->children = c->next;
+		timer_clear(g->loop, &c->late);
+		if (c->pipe.fd >= 0)
+			unwatch(c, &c->pipe);
+		if (c->end.fd >= 0)
+			unwatch(c, &c->end);
+		child_free(c);
+	}
+}

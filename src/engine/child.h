@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Heavy or dangerous work is done by sister programs (skep-image, skep-gate, skep-repo), never by skepd itself: a child
+// whose stdout is collected and whose end is told from the loop.
+#pragma once
+#include "base/json.h"
+#include "engine/engine_int.h"
+
+struct child_spec {
+	const char *program; // its name: it stands beside skep-image
+	char *const *argv;   // argv[0] too
+	char *const *env;    // NULL = a plain PATH
+	size_t out_max;	     // bytes of stdout
+	uint64_t timeout_ms; // 0 = none
+	bool secret;	     // what it says is wiped
+};
+struct child_end {
+	int status; // as of waitpid; -1 unknown
+	const struct buf *out;
+};
+
+// ended is called once, from the loop, unless child_free_all comes first. NULL when it could not be started.
+struct child *child_start(struct engine *g, const struct child_spec *s, void (*ended)(void *ctx, const struct child_end *end), void *ctx,
+			  struct err *e);
+// The last line as JSON, owned; the child's own error becomes *e.
+json_t *child_json(const struct child_end *end, const char *program, struct err *e) MUST_USE;
+void child_free_all(struct engine *g); // they are left to themselves
