@@ -9,6 +9,8 @@
 struct init_opts {
 	struct chan *channel; // taken over as it is, with what it may have buffered
 	int layer, base;   // directories for change walks; base may be -1
+	const int *lowers; // workspace parts of sealed layers, newest first; -1: has none
+	int n_lowers, n_base_lowers;
 	uint32_t uid, gid; // of the cell's user
 	enum profile profile;
 	const char *ws_path;
