@@ -121,8 +121,10 @@ _Noreturn void slot_serve(struct contain *c, struct chan *ch)
 		slot_give_up(ch, &e);
 	auto_buf struct buf ready = BUF_INIT(4096);
 	isolation_write(&ready, &iso);
-	struct init_opts opts = {ch,	 c->layer,  c->base,   c->lowers, c->n_lowers, (int)s.n_base_lowers,
-				 c->uid, c->gid, c->profile, s.ws_path};
+	struct init_opts opts = {
+		.channel = ch, .uid = c->uid, .gid = c->gid, .profile = c->profile, .ws_path = s.ws_path,
+		.changes = {c->layer, c->base, c->lowers, c->n_lowers, (int)s.n_base_lowers},
+	};
 	init_run(&opts, &ready, listener);
 }
 
