@@ -99,6 +99,7 @@ static void cell_free(void *p)
 	buf_done(&c->spec);
 	buf_done(&c->key);
 	close_fd(&c->secrets);
+	free(c->stacked);
 	free(c);
 }
 
@@ -261,13 +262,30 @@ static void on_answer(struct cell *c, const struct frame *f)
 		c->w->answered(c->w, f->id, f->p[0], f->p[1]);
 }
 
+static int make_layer(const char *layer, struct err *e)
+{
+	static const char *const parts[] = {"", "/ws", "/home", "/root", "/work"};
+	for (size_t i = 0; i < countof(parts); i++) {
+		auto_free char *dir = xasprintf("%s%s", layer, parts[i]);
+		if (mkdir(dir, 0700) && errno != EEXIST)
+			return err_sys(e, "make %s", dir);
+	}
+	return 0;
+}
+
 // The slot was made for a directory that has been replaced since: one without a place builds it from what is there.
 static void start_again(struct cell *c)
 {
+	struct err e;
 	chan_close(&c->ch);
 	c->phase = CELL_WAITING;
 	c->pooled = false;
 	buf_clear(&c->key);
+	if (c->stacked && make_layer(c->stacked, &e)) {
+		cell_fail_later(c, &e);
+		return;
+	}
+	c->warm_ok = !c->stacked;
 	nursery_want(c->n, c);
 }
 
@@ -346,10 +364,10 @@ static struct native *native_of(struct backend *b)
 }
 
 // Takes *secrets once a slot has them.
-static struct cell *take_slot(struct native *n, const struct buf *spec, const struct buf *key, int *secrets)
+static struct cell *take_slot(struct native *n, const struct buf *spec, const struct buf *key, bool exact, int *secrets)
 {
 	struct cell *c;
-	while ((c = nursery_take_warm(n, key))) {
+	while ((c = nursery_take_warm(n, key, exact))) {
 		buf_add(&c->spec, spec->p, spec->n);
 		c->secrets = *secrets >= 0 ? fcntl(*secrets, F_DUPFD_CLOEXEC, 3) : -1;
 		c->warm_ok = c->pooled = true;
@@ -362,21 +380,11 @@ static struct cell *take_slot(struct native *n, const struct buf *spec, const st
 	return NULL;
 }
 
-static int make_layer(const char *layer, struct err *e)
-{
-	static const char *const parts[] = {"", "/ws", "/home", "/root", "/work"};
-	for (size_t i = 0; i < countof(parts); i++) {
-		auto_free char *dir = xasprintf("%s%s", layer, parts[i]);
-		if (mkdir(dir, 0700) && errno != EEXIST)
-			return err_sys(e, "make %s", dir);
-	}
-	return 0;
-}
-
-// A warm slot brings a new layer of its own: it fits only a sandbox that has none yet.
+// A warm slot brings a new layer of its own: it fits only a sandbox that has none yet. A sandbox with a history of its own
+// is started cold: slots made for it would fit nobody else.
 static bool fits_warm(const struct cell_spec *s, bool fresh)
 {
-	return fresh && s->profile == PROFILE_USER && !s->image && !s->nested && !s->maintenance;
+	return fresh && (!s->lowers || strv_len(s->lowers) == s->n_base_lowers) && s->profile == PROFILE_USER && !s->image && !s->nested && !s->maintenance;
 }
 
 static struct cell *native_start(struct backend *b, const struct cell_spec *spec, bool fresh, struct cell_watcher *w)
@@ -395,9 +403,11 @@ static struct cell *native_start(struct backend *b, const struct cell_spec *spec
 	auto_fd int secrets = !rc && spec->net.secrets.n ? sealed_memory(&spec->net.secrets, &e) : -1;
 	if (!rc && spec->net.secrets.n && secrets < 0)
 		rc = -1;
-	struct cell *c = warm_ok && !rc ? take_slot(n, &wire, &key, &secrets) : NULL;
+	const char *stacked = spec->lowers && spec->lowers[0] ? spec->layer : NULL;
+	struct cell *c = warm_ok && !rc ? take_slot(n, &wire, &key, stacked, &secrets) : NULL;
 	if (c) {
 		c->w = w;
+		c->stacked = stacked ? xstrdup(stacked) : NULL;
 		deadline(c, START_MS);
 		nursery_refill_soon(n);
 		return c;

@@ -37,6 +37,7 @@ struct cell {
 	enum profile profile;
 	bool warm_ok;		// a slot that brings a new layer will do
 	bool pooled;		// it got one that waited
+	char *stacked;		// the layer to come, when sealed ones are below it: a slot for no place will not do
 	struct buf key;		// warm: the place it was made for, or empty; waiting: the place it wants
 	uint32_t want_id;	// its own M_WANT, 0 = waits for the pool
 	uint32_t last_id;
@@ -70,7 +71,8 @@ int nursery_open(struct native *n, int fd, struct err *e) MUST_USE; // fd -1: sp
 void nursery_close(struct native *n);
 // Gives c (CELL_WAITING) a slot, at once or later: cell_begin is called with c in place.
 void nursery_want(struct native *n, struct cell *c);
-struct cell *nursery_take_warm(struct native *n, const struct buf *key); // NULL when the pool has none that fits
+// NULL when the pool has none that fits. exact: one that was made for no place in particular does not.
+struct cell *nursery_take_warm(struct native *n, const struct buf *key, bool exact);
 void nursery_forget(struct native *n, struct cell *c); // leaves the pool or the queue
 void nursery_aim(struct native *n, const struct buf *key); // future slots are for this place
 void nursery_refill(struct native *n);

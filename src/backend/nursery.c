@@ -155,12 +155,12 @@ static void grow(struct native *n)
 		n->want = want < WARM_MAX ? want : WARM_MAX;
 }
 
-struct cell *nursery_take_warm(struct native *n, const struct buf *key)
+struct cell *nursery_take_warm(struct native *n, const struct buf *key, bool exact)
 {
 	struct cell *c = n->warm;
 	while (c && !same_key(&c->key, key))
 		c = c->next;
-	for (struct cell *any = n->warm; !c && any; any = any->next)
+	for (struct cell *any = n->warm; !c && !exact && any; any = any->next)
 		if (!any->key.n) // made for no place in particular
 			c = any;
 	if (c)

@@ -35,6 +35,8 @@ static int check_place(struct cell *c, struct err *e)
 		return err_set(e, ERR_UNAVAILABLE, "this slot was made for another place");
 	if (c->spec.base && (stat(c->spec.base, &st) || st.st_dev != c->base_dev || st.st_ino != c->base_ino))
 		return err_set(e, ERR_UNAVAILABLE, "%s was replaced since the slot was made", c->spec.base);
+	if (slot_mark_lowers(c->spec.lowers) != c->lowers_mark)
+		return err_set(e, ERR_UNAVAILABLE, "a sealed layer was replaced since the slot was made");
 	return 0;
 }
 

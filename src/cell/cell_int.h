@@ -77,6 +77,7 @@ struct cell {
 	const struct place *place; // the slot was made for it, or NULL
 	dev_t base_dev;		   // of its base, when it was mounted
 	ino_t base_ino;
+	uint64_t lowers_mark; // which directories its sealed layers were
 	struct chan init;
 	struct watch init_end, listen, notify;
 	bool limits_changed, took_layer, told; // told: a daemon heard of the end
@@ -128,12 +129,13 @@ int slot_send_sources(struct cell *c, struct chan *to, const struct cell_spec *s
 int slot_clone(struct cell *c, int namespaces, void (*entry)(const struct cell *c, int fd), struct chan *out, pid_t *out_pid,
 	       struct err *e) MUST_USE;
 struct contain slot_contain(const struct cell *c);
+uint64_t slot_mark_lowers(char *const *lowers); // 0: one is not there
 int slot_recv_trees(struct chan *ch, int *trees, int max, struct err *e) MUST_USE;
 _Noreturn void slot_give_up(struct chan *ch, const struct err *e);
 void slot_send_sockets(struct chan *ch, const struct net_sockets *s);
 void slot_take_socket(struct net_sockets *s, struct frame *f);
 _Noreturn void slot_serve(struct contain *c, struct chan *ch); // waits for a spec, builds, becomes init
-#define TREES_MAX (ROOTFS_MOUNTS_MAX + 32)
+#define TREES_MAX (ROOTFS_SOURCES_MAX + 1)
 void cell_kill_init(const struct cell *c);
 
 // cell.c

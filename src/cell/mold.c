@@ -196,6 +196,7 @@ static bool send_mold(struct cell *c, const char *layer)
 	wire_str(&b, layer);
 	wire_u64(&b, c->base_dev);
 	wire_u64(&b, c->base_ino);
+	wire_u64(&b, c->lowers_mark);
 	for (int i = 0; i < 2; i++) {
 		wire_u64(&b, (uint64_t)c->mold.made[i].tv_sec);
 		wire_u64(&b, (uint64_t)c->mold.made[i].tv_nsec);
@@ -239,6 +240,7 @@ int mold_read(struct frame *f, struct mold *m, struct err *e)
 	m->layer = wire_get_str(&w);
 	m->base_dev = (dev_t)wire_get_u64(&w);
 	m->base_ino = (ino_t)wire_get_u64(&w);
+	m->lowers_mark = wire_get_u64(&w);
 	for (int i = 0; i < 2; i++) {
 		m->made[i].tv_sec = (time_t)wire_get_u64(&w);
 		m->made[i].tv_nsec = (long)wire_get_u64(&w);

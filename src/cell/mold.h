@@ -25,6 +25,7 @@ struct mold {
 	size_t place_n;
 	dev_t base_dev;
 	ino_t base_ino;
+	uint64_t lowers_mark;
 	struct timespec made[2]; // change times of ws and home
 	uint64_t since_ms;
 };

@@ -121,7 +121,10 @@ _Noreturn void slot_serve(struct contain *c, struct chan *ch)
 		slot_give_up(ch, &e);
 	auto_buf struct buf ready = BUF_INIT(4096);
 	isolation_write(&ready, &iso);
-	struct init_opts opts = {ch, c->layer, c->base, c->uid, c->gid, c->profile, s.ws_path};
+	struct init_opts opts = {
+		.channel = ch, .uid = c->uid, .gid = c->gid, .profile = c->profile, .ws_path = s.ws_path,
+		.changes = {c->layer, c->base, c->lowers, c->n_lowers, (int)s.n_base_lowers},
+	};
 	init_run(&opts, &ready, listener);
 }
 
@@ -219,6 +222,19 @@ static int open_maps(struct cell *c, pid_t pid, struct err *e)
 	return c->owner_ns < 0 ? -1 : 0;
 }
 
+uint64_t slot_mark_lowers(char *const *lowers)
+{
+	uint64_t mark = 14695981039346656037u; // FNV: nobody chooses inode numbers against us
+	for (; lowers && *lowers; lowers++) {
+		struct stat st;
+		if (stat(*lowers, &st))
+			return 0;
+		mark = (mark ^ st.st_dev) * 1099511628211u;
+		mark = (mark ^ st.st_ino) * 1099511628211u;
+	}
+	return mark;
+}
+
 // Opened out here and handed in as detached mounts: as root they lie where the cell's ids may not go, and their
 // owners have to be mapped.
 int slot_send_sources(struct cell *c, struct chan *to, const struct cell_spec *s, enum slot_has has, struct err *e)
@@ -231,6 +247,7 @@ int slot_send_sources(struct cell *c, struct chan *to, const struct cell_spec *s
 	if (has < SLOT_PLACE) {
 		c->base_dev = st.st_dev;
 		c->base_ino = st.st_ino;
+		c->lowers_mark = slot_mark_lowers(s->lowers);
 	}
 	userns_inside_ids(&c->nursery->ids, c->profile, &uid, &gid);
 	auto_fd int own = -1; // the slot came with the map for directories of root
@@ -242,7 +259,8 @@ int slot_send_sources(struct cell *c, struct chan *to, const struct cell_spec *s
 	rootfs_sources(&c->nursery->rootfs, s, has, &src);
 	int rc = 0;
 	for (int i = 0; i < src.n && !rc; i++) {
-		auto_fd int tree = contain_open_source(&src.list[i], c->plain_ns, own >= 0 ? own : c->owner_ns, e);
+		int owner = own >= 0 && src.list[i].map == SOURCE_OWNER ? own : c->owner_ns;
+		auto_fd int tree = contain_open_source(&src.list[i], c->plain_ns, owner, e);
 		rc = tree < 0 || !chan_send_fd(to, M_MOUNT, 0, NULL, 0, tree) ? -1 : 0;
 	}
 	sources_done(&src);
@@ -353,6 +371,7 @@ static void take_mold(struct cell *c, const struct mold *m)
 	c->fresh_lock = m->lock;
 	c->base_dev = m->base_dev;
 	c->base_ino = m->base_ino;
+	c->lowers_mark = m->lowers_mark;
 	c->has = SLOT_PLACE;
 }
 

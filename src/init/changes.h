@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a writable layer changed over its base: a walk of the layer only, so its cost is that of the changes.
+// What is pending in a workspace: a walk of its layers only (init/stack.h), so its cost is that of the changes.
 #pragma once
 #include "base/err.h"
 #include <stdint.h>
@@ -9,8 +9,14 @@ struct changes {
 	char **list; // "A path", "M path", "D path": at most LIMIT_CHANGES_LISTED
 };
 
-// layer: a directory that holds ws/; base: the lower directory or -1. Files copied up but equal do not count;
-// nothing called .git does (it never reaches the host).
+// Borrowed directories.
+struct changes_of {
+	int layer;	   // holds ws/
+	int base;	   // or -1
+	const int *lowers; // the ws/ of sealed layers, newest first; -1: has none
+	int n_lowers, n_base_lowers; // the last n_base_lowers belong to the base: not pending
+};
+
 // -1 when the layer could not be looked at: then nothing is known, which is not "no changes".
-int changes_walk(int layer, int base, struct changes *out) MUST_USE;
+int changes_walk(const struct changes_of *of, struct changes *out) MUST_USE;
 void changes_done(struct changes *c);

@@ -3,7 +3,6 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
-#include "init/changes.h"
 #include "init/exec.h"
 #include "init/tree.h"
 #include "init/who.h"
@@ -88,7 +87,7 @@ static _Noreturn void finish(void)
 {
 	struct changes ch = {0};
 	auto_buf struct buf b = BUF_INIT(1 << 20);
-	if (self.walk && !changes_walk(self.opts->layer, self.opts->base, &ch)) {
+	if (self.walk && !changes_walk(&self.opts->changes, &ch)) {
 		wire_u32(&b, ch.count);
 		wire_strv(&b, ch.list);
 		chan_send_buf(&self.chan, M_CHANGES, 0, &b);
@@ -156,7 +155,7 @@ static void do_walk(void)
 	if (!pid) {
 		struct changes ch;
 		auto_buf struct buf b = BUF_INIT(1 << 20);
-		if (changes_walk(self.opts->layer, self.opts->base, &ch))
+		if (changes_walk(&self.opts->changes, &ch))
 			_exit(1);
 		wire_u32(&b, ch.count);
 		wire_strv(&b, ch.list);

@@ -4,11 +4,12 @@
 // process beside it may be hostile and of the same user.
 #pragma once
 #include "base/chan.h"
+#include "init/changes.h"
 #include "model/spec.h"
 
 struct init_opts {
 	struct chan *channel; // taken over as it is, with what it may have buffered
-	int layer, base;   // directories for change walks; base may be -1
+	struct changes_of changes;
 	uint32_t uid, gid; // of the cell's user
 	enum profile profile;
 	const char *ws_path;

@@ -109,7 +109,7 @@ int contain_open_source(const struct source *src, int plain_ns, int owner_ns, st
 			       "%s has other file systems mounted below it; unmount them or choose another directory", src->path);
 	if (tree < 0)
 		return -1;
-	int ns = src->map == SOURCE_OWNER ? owner_ns : plain_ns;
+	int ns = src->map == SOURCE_PLAIN ? plain_ns : owner_ns;
 	if (ns >= 0 && !tool && mount_idmap(tree, ns, e))
 		return err_wrap(e, "%s", src->path);
 	return take_fd(&tree);
@@ -139,11 +139,14 @@ static int ready_part(int layer, const char *part, struct err *e)
 	return 0;
 }
 
-// The top of an overlay is its upper directory: it must belong to the user and look like the base's.
+// The top of an overlay is its upper directory: it must belong to the user and look like what it covers.
 static int own_top(const struct contain *c, struct err *e)
 {
 	struct stat st;
-	mode_t mode = c->base >= 0 && !fstat(c->base, &st) ? st.st_mode & 0777 : 0755;
+	int below = c->base;
+	for (int i = c->n_lowers; i--;)
+		below = c->lowers[i] >= 0 ? c->lowers[i] : below;
+	mode_t mode = below >= 0 && !fstat(below, &st) ? st.st_mode & 0777 : 0755;
 	// Above it only the walk comes through, as the cell's user; the layer's parents are closed to everybody else.
 	if (fchmod(c->layer, 0755) || fchownat(c->layer, "ws", c->uid, c->gid, 0) || fchmodat(c->layer, "ws", mode | 0700, 0))
 		return err_sys(e, "writable layer");
@@ -169,7 +172,15 @@ static int ready_layer(const struct contain *c, const struct plan *p, struct err
 static int open_base(struct contain *c, const struct cell_spec *s, struct err *e)
 {
 	c->base = s->base ? open_staged(c, "b", e) : -1;
-	return s->base && c->base < 0 ? -1 : 0;
+	if (s->base && c->base < 0)
+		return -1;
+	for (c->n_lowers = 0; s->lowers && s->lowers[c->n_lowers] && c->n_lowers < LIMIT_LAYERS; c->n_lowers++) {
+		auto_free char *name = xasprintf("k%d/ws", c->n_lowers);
+		c->lowers[c->n_lowers] = open_staged(c, name, e);
+		if (c->lowers[c->n_lowers] < 0 && e->sys != ENOENT)
+			return -1;
+	}
+	return 0;
 }
 
 // From here on nothing of the host has a name.
@@ -185,14 +196,19 @@ static int leave_host(struct contain *c, struct err *e)
 	return c->root < 0 ? -1 : 0;
 }
 
-static int prepare_place(struct contain *c, const int *trees, int n, struct err *e)
+static int attach_place(const struct contain *c, const int *trees, int n, struct err *e)
 {
 	struct sources src;
-	struct plan p = {0};
 	rootfs_sources(c->host, c->place, SLOT_LAYER, &src);
 	int rc = attach_sources(c, &src, trees, n, e);
 	sources_done(&src);
-	if (rc || open_base(c, c->place, e) || own_top(c, e))
+	return rc;
+}
+
+static int prepare_place(struct contain *c, struct err *e)
+{
+	struct plan p = {0};
+	if (open_base(c, c->place, e) || own_top(c, e))
 		return -1;
 	rootfs_place(c->host, c->place, c->molded, &p);
 	if (apply(c, &p, e))
@@ -207,13 +223,13 @@ static int prepare_layer(struct contain *c, const int *trees, int n, struct err 
 	if (attach_at_stage(c, trees[0], "l", e))
 		return err_wrap(e, "new layer");
 	c->layer = open_staged(c, "l", e);
-	if (c->layer < 0)
+	if (c->layer < 0 || (c->place && attach_place(c, trees + 1, n - 1, e)))
 		return -1;
-	rootfs_fresh_home(c->host, &p);
+	rootfs_fresh_home(c->host, c->place, &p);
 	if (apply(c, &p, e))
 		return -1;
 	c->has = SLOT_LAYER;
-	return c->place ? prepare_place(c, trees + 1, n - 1, e) : 0;
+	return c->place ? prepare_place(c, e) : 0;
 }
 
 static int make_own(const struct contain *c, struct err *e)
@@ -284,15 +300,15 @@ int contain_enter(struct contain *c, struct err *e)
 
 // An image is the root itself: one overlay, under everything else. The root profile on the host's system has one too,
 // over nothing, so that what it makes in / and /home stays.
-static int mount_root_overlay(struct contain *c, bool image, struct err *e)
+static int mount_root_overlay(struct contain *c, const struct cell_spec *s, struct err *e)
 {
+	auto_buf struct buf opt = BUF_INIT(4000);
 	auto_free char *stage = xasprintf("%s/stage", c->host->template), *root = xasprintf("%s/root", c->host->template);
-	auto_free char *opt = xasprintf("lowerdir=%s,upperdir=l/root/top,workdir=l/work/root-top,userxattr,volatile,index=off,"
-					"metacopy=off,xino=off", image ? "i" : "../empty");
 	struct plan p = {0};
+	rootfs_overlay(s, s->image ? "i" : "../empty", "root/top", &opt);
 	if (ready_part(c->layer, "root/top", e))
 		return -1;
-	plan_add(&p, MOUNT_OVERLAY, stage, "", opt, MF_WRITE);
+	plan_add(&p, MOUNT_OVERLAY, stage, "", buf_cstr(&opt), MF_WRITE);
 	if (apply(c, &p, e))
 		return -1;
 	close_fd(&c->root);
@@ -311,7 +327,7 @@ static int build_mounts(struct contain *c, const struct cell_spec *s, const int 
 		return -1;
 	if (c->has < SLOT_PLACE && open_base(c, s, e))
 		return -1;
-	if ((s->image || s->profile == PROFILE_ROOT) && mount_root_overlay(c, s->image, e))
+	if ((s->image || s->profile == PROFILE_ROOT) && mount_root_overlay(c, s, e))
 		return -1;
 	return c->warm ? 0 : apply_skeleton(c, s->image, e);
 }
@@ -349,8 +365,8 @@ static int seal(struct contain *c, bool image, struct err *e)
 int contain_build(struct contain *c, const struct cell_spec *s, const int *trees, int n_trees, struct err *e)
 {
 	struct plan p = {0};
-	if (c->has && s->lowers && s->lowers[0])
-		return err_set(e, ERR_BUG, "a slot with a new layer was given one with a history");
+	if (c->has == SLOT_LAYER && s->lowers && s->lowers[0]) // its home is mounted without them
+		return err_set(e, ERR_UNAVAILABLE, "a slot made for no place was given a sandbox with sealed layers");
 	c->nested = s->nested;
 	if ((!c->warm && limit_namespace(c, e)) || (!c->left && build_mounts(c, s, trees, n_trees, e)))
 		return -1;
@@ -388,7 +404,7 @@ static int enter_landlock(const struct contain *c, const struct cell_spec *s, in
 		{"/", root, false},	    {"/dev", true, true}, {"/proc", true, false}, {"/tmp", true, false},
 		{"/run", true, false},	    {s->ws_path, true, false}, {s->home, true, false},
 	};
-	struct landlock_rule rules[countof(paths) + 2 + 64];
+	struct landlock_rule rules[countof(paths) + 2 + LIMIT_LAYERS + 64];
 	size_t n = 0;
 	int rc = 0;
 	for (size_t i = 0; i < countof(paths) && !rc; i++) {
@@ -398,7 +414,7 @@ static int enter_landlock(const struct contain *c, const struct cell_spec *s, in
 		else
 			rules[n++] = (struct landlock_rule){.fd = fd, .write = paths[i].write, .device = paths[i].device};
 	}
-	for (uint32_t i = 0; i < s->n_mounts && !rc && n < countof(rules) - 2; i++) {
+	for (uint32_t i = 0; i < s->n_mounts && !rc && n < countof(rules) - 2 - LIMIT_LAYERS; i++) {
 		if (!s->mounts[i].writable)
 			continue;
 		int fd = fs_open(AT_FDCWD, s->mounts[i].dst, O_PATH, 0, e);
@@ -411,6 +427,9 @@ static int enter_landlock(const struct contain *c, const struct cell_spec *s, in
 	rules[n++] = (struct landlock_rule){.fd = c->layer};
 	if (c->base >= 0)
 		rules[n++] = (struct landlock_rule){.fd = c->base};
+	for (int i = 0; i < c->n_lowers; i++)
+		if (c->lowers[i] >= 0)
+			rules[n++] = (struct landlock_rule){.fd = c->lowers[i]};
 	if (!rc)
 		rc = landlock_enter(rules, n, abi, e);
 	for (size_t i = 0; i < own; i++)

@@ -30,6 +30,8 @@ struct contain {
 	bool gated;		// the network has what a gate needs
 	struct net_sockets net; // made in the cell's network, for the supervisor
 	int layer, base; // directories kept open for change walks; base -1 when empty
+	int lowers[LIMIT_LAYERS]; // the workspace parts of sealed layers, for the same; -1: it has none
+	int n_lowers;
 	uint32_t uid, gid; // inside
 };
 

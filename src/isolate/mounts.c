@@ -369,6 +369,25 @@ static int op_resize(const struct mount_op *op, const struct mount_env *env, str
 	return sys_mount(NULL, path, NULL, ms, op->data) ? err_sys(e, "resize %s", op->dst) : 0;
 }
 
+// A sealed layer need not have every part: a name that is not there is left out, the last one, which is the base, never.
+static char *present_lowers(const char *options)
+{
+	auto_buf struct buf out = BUF_INIT(4096);
+	const char *list = options + strlen("lowerdir="), *end = list + strcspn(list, ",");
+	struct str rest = {list, (size_t)(end - list)}, part;
+	struct stat st;
+	buf_str(&out, "lowerdir=");
+	while (str_next(&rest, ':', &part)) {
+		auto_free char *name = xstrndup(part.p, part.n);
+		bool last = part.p + part.n == end;
+		if (!last && lstat(name, &st) && errno == ENOENT)
+			continue;
+		buf_fmt(&out, "%s%s", name, last ? "" : ":");
+	}
+	buf_str(&out, end);
+	return buf_take(&out);
+}
+
 static int op_overlay(const struct mount_op *op, const struct mount_env *env, struct err *e)
 {
 	auto_fd int target = mount_target(env->root, op->dst, true, e);
@@ -378,7 +397,8 @@ static int op_overlay(const struct mount_op *op, const struct mount_env *env, st
 	auto_fd int back = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (back < 0 || chdir(op->src))
 		return err_sys(e, "enter %s", op->src);
-	int rc = mount_new("overlay", "skep", target, op->flags, op->data, e);
+	auto_free char *options = present_lowers(op->data);
+	int rc = mount_new("overlay", "skep", target, op->flags, options, e);
 	if (fchdir(back))
 		return err_sys(e, "leave %s", op->src);
 	return rc ? err_wrap(e, "%s", op->dst) : 0;

@@ -18,7 +18,7 @@ enum mount_kind {
 	MOUNT_PROC,
 	MOUNT_DEVPTS,
 	MOUNT_MQUEUE,
-	MOUNT_OVERLAY, // data = options, names relative to the directory src
+	MOUNT_OVERLAY, // data = options, lowerdir first, names relative to the directory src; lowers that are absent are left out
 	MOUNT_MASK,    // nothing readable there: an empty file or directory over dst, which may be absent
 	MOUNT_RDONLY,  // make what is there read-only, if it is there
 	MOUNT_RESIZE,  // of a tmpfs that is there; data = options

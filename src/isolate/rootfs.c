@@ -228,10 +228,22 @@ static bool is_dir(const char *path)
 	return !stat(path, &st) && S_ISDIR(st.st_mode);
 }
 
+// A layer that a cell wrote has the cell's own ids; what skepd made (a private .git) has its maker's.
+static enum source_map map_of_lower(const char *path)
+{
+	const char *name = strrchr(path, '/');
+	auto_free char *dir = name ? xstrndup(path, (size_t)(name - path)) : NULL;
+	return dir && str_has_suffix(dir, "/layers") ? SOURCE_PLAIN : SOURCE_ROOT;
+}
+
 static void place_sources(const struct cell_spec *s, struct sources *out)
 {
 	if (s->base)
 		source_add(out, "b", xstrdup(s->base), SOURCE_OWNER, true);
+	for (size_t i = 0; s->lowers && s->lowers[i] && i < LIMIT_LAYERS; i++) {
+		auto_free char *name = xasprintf("k%zu", i);
+		source_add(out, name, xstrdup(s->lowers[i]), map_of_lower(s->lowers[i]), false);
+	}
 	for (uint32_t i = 0; i < s->n_mounts && i < ROOTFS_MOUNTS_MAX; i++) {
 		auto_free char *name = xasprintf("m%u", i);
 		if (*s->mounts[i].src)
@@ -246,10 +258,6 @@ void rootfs_sources(const struct rootfs_host *h, const struct cell_spec *s, enum
 		source_add(out, "l", xstrdup(s->layer), SOURCE_PLAIN, false);
 	if (has < SLOT_PLACE)
 		place_sources(s, out);
-	for (size_t i = 0; s->lowers && s->lowers[i] && i < 8; i++) {
-		auto_free char *name = xasprintf("k%zu", i);
-		source_add(out, name, xstrdup(s->lowers[i]), SOURCE_PLAIN, false);
-	}
 	if (s->image) {
 		source_add(out, "i", xstrdup(s->image), SOURCE_PLAIN, false);
 		return;
@@ -277,20 +285,27 @@ void sources_done(struct sources *s)
 	s->n = 0;
 }
 
-// lower: colon-separated names in stage/; part: the subtree of layers ("ws", "home", "root/usr").
-static void overlay(struct plan *p, const struct rootfs_host *h, const struct cell_spec *s, const char *dst,
-		    const char *lower, const char *part)
+void rootfs_overlay(const struct cell_spec *s, const char *lower, const char *part, struct buf *opt)
 {
-	auto_buf struct buf opt = BUF_INIT(3500); // the kernel takes one page of options
-	auto_free char *stage = xasprintf("%s/stage", h->template), *work = xstrdup(part);
+	auto_free char *work = xstrdup(part);
 	for (char *c = work; *c; c++)
 		if (*c == '/')
 			*c = '-';
-	buf_str(&opt, "lowerdir=");
-	for (size_t i = 0; s->lowers && s->lowers[i] && i < 8; i++)
-		buf_fmt(&opt, "k%zu/%s:", i, part);
-	buf_fmt(&opt, "%s,upperdir=l/%s,workdir=l/work/%s,userxattr,volatile,index=off,metacopy=off,xino=off", lower,
+	buf_str(opt, "lowerdir=");
+	for (size_t i = 0; s->lowers && s->lowers[i] && i < LIMIT_LAYERS; i++)
+		buf_fmt(opt, "k%zu/%s:", i, part);
+	buf_fmt(opt, "%s,upperdir=l/%s,workdir=l/work/%s,userxattr,volatile,index=off,metacopy=off,xino=off", lower,
 		part, work);
+}
+
+static void overlay(struct plan *p, const struct rootfs_host *h, const struct cell_spec *s, const char *dst,
+		    const char *lower, const char *part)
+{
+	auto_buf struct buf opt = BUF_INIT(4000); // the kernel takes one page of options
+	auto_free char *stage = xasprintf("%s/stage", h->template);
+	rootfs_overlay(s, lower, part, &opt);
+	if (opt.overflow)
+		abort(); // short names: 32 layers take a fifth of it
 	plan_add(p, MOUNT_OVERLAY, stage, dst, buf_cstr(&opt), MF_WRITE);
 }
 
@@ -344,10 +359,10 @@ static void small_tmpfs(const struct cell_spec *s, struct plan *p)
 
 #define USER_HOME "/home/skep"
 
-void rootfs_fresh_home(const struct rootfs_host *h, struct plan *p)
+void rootfs_fresh_home(const struct rootfs_host *h, const struct cell_spec *place, struct plan *p)
 {
 	struct cell_spec none = {0};
-	overlay(p, h, &none, &USER_HOME[1], "../empty", "home"); // a plain bind would tell the layer's path on the host
+	overlay(p, h, place ? place : &none, &USER_HOME[1], "../empty", "home"); // a plain bind would tell the layer's path on the host
 }
 
 void rootfs_place(const struct rootfs_host *h, const struct cell_spec *s, bool mold, struct plan *p)

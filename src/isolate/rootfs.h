@@ -16,6 +16,7 @@
 
 #define ROOTFS_SYSTEM_MAX 16
 #define ROOTFS_MOUNTS_MAX 64
+#define ROOTFS_SOURCES_MAX (ROOTFS_MOUNTS_MAX + LIMIT_LAYERS + ROOTFS_SYSTEM_MAX + 16)
 
 struct rootfs_host {
 	struct {
@@ -31,6 +32,7 @@ struct rootfs_host {
 enum source_map {
 	SOURCE_PLAIN, // owners on disk are the cell's own ids
 	SOURCE_OWNER, // the owner of the directory becomes the cell's user
+	SOURCE_ROOT,  // root does: what skepd itself made, running as root
 };
 
 struct source {
@@ -41,7 +43,7 @@ struct source {
 };
 
 struct sources {
-	struct source list[ROOTFS_MOUNTS_MAX + 32];
+	struct source list[ROOTFS_SOURCES_MAX];
 	int n;
 };
 
@@ -54,6 +56,9 @@ void rootfs_kernel(bool image, struct plan *p);
 void rootfs_frame(const struct rootfs_host *h, struct plan *p);
 void rootfs_own(const struct cell_spec *place, struct plan *p);
 bool rootfs_can_mold(const struct cell_spec *place);
+// Options of one overlay. lower: colon-separated names in stage/; part: the subtree of layers ("ws", "home", "root/usr").
+// Sealed layers are k0, k1 ...; those that lack the part are left out when it is mounted.
+void rootfs_overlay(const struct cell_spec *s, const char *lower, const char *part, struct buf *out);
 // What the slot brought before the spec was known.
 enum slot_has {
 	SLOT_EMPTY,
@@ -62,6 +67,7 @@ enum slot_has {
 };
 void rootfs_sources(const struct rootfs_host *h, const struct cell_spec *s, enum slot_has has, struct sources *out);
 void sources_done(struct sources *s);
-void rootfs_fresh_home(const struct rootfs_host *h, struct plan *p);
+// place: NULL, or one whose sources are attached already
+void rootfs_fresh_home(const struct rootfs_host *h, const struct cell_spec *place, struct plan *p);
 void rootfs_place(const struct rootfs_host *h, const struct cell_spec *s, bool mold, struct plan *p);
 void rootfs_cell(const struct rootfs_host *h, const struct cell_spec *s, enum slot_has has, struct plan *p);

@@ -27,7 +27,7 @@ enum msg_type {
 	M_WANT,	   // u8 profile, u8 warm (2: as 1, but only if there is a mold, else no answer; 1: build on the host image now, with a new layer: for a sandbox whose layer
 		   // directory does not exist yet; the slot's becomes it), then, with warm, a place or nothing
 	// N: supervisor -> nursery, on a socket of its own
-	M_MOLD,	   // four frames: + fd channel, + fd pidfd, + fd layer lock, + fd seat lock with u32 seat, str layer, u64 base dev, ino, 4 x u64 change times, place
+	M_MOLD,	   // four frames: + fd channel, + fd pidfd, + fd layer lock, + fd seat lock with u32 seat, str layer, u64 base dev, ino, u64 mark of its lowers, 4 x u64 change times, place
 	M_REMOVE,  // strv directories (layers, sandbox directories) to remove below SKEP_HOME -> M_OK | M_ERR
 	M_LAYER,   // layer_op (model/layer.h) -> M_OK layer_result | M_ERR
 	// N: nursery -> skepd

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "init/stack.h"
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#define DEPTH_MAX 200
+
+// One directory as the layers of one side show it, newest first.
+struct chain {
+	int fd[STACK_MAX];
+	int n;
+};
+
+struct walk {
+	stack_fn *fn;
+	void *ctx;
+	struct buf path;
+	uint64_t looked, told;
+};
+
+struct name {
+	char *name;
+	int level; // in the chain
+};
+
+struct names {
+	struct name *list;
+	size_t n;
+};
+
+enum seen { SEEN_NOTHING, SEEN_FILE, SEEN_DIR };
+
+// What one side shows under a name.
+struct view {
+	enum seen seen;
+	bool closed;   // it hides whatever is below this side
+	int dir;       // SEEN_FILE: where it lies
+	struct stat st; // of the topmost
+	struct chain chain; // SEEN_DIR
+};
+
+void stack_add(struct stack *s, bool lower, int fd)
+{
+	int *n = lower ? &s->n_lower : &s->n_upper;
+	if (fd >= 0 && *n < STACK_MAX)
+		(lower ? s->lower : s->upper)[(*n)++] = fd;
+}
+
+bool stack_is_whiteout(int dir, const char *name, const struct stat *st)
+{
+	if (S_ISCHR(st->st_mode))
+		return st->st_rdev == makedev(0, 0);
+	if (!S_ISREG(st->st_mode) || st->st_size)
+		return false;
+	auto_fd int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	return fd >= 0 && fgetxattr(fd, "user.overlay.whiteout", NULL, 0) >= 0;
+}
+
+bool stack_is_opaque(int dir)
+{
+	char mark;
+	return fgetxattr(dir, "user.overlay.opaque", &mark, 1) == 1 && mark == 'y';
+}
+
+static void note(struct walk *w, char kind, const char *name)
+{
+	size_t len = w->path.n;
+	buf_str(&w->path, name);
+	w->fn(w->ctx, kind, buf_cstr(&w->path));
+	w->told++;
+	w->path.n = len;
+	if (w->path.p)
+		w->path.p[len] = 0;
+}
+
+static void chain_close(struct chain *c)
+{
+	while (c->n)
+		close(c->fd[--c->n]);
+}
+
+// --- one name, one side ---
+
+// Adds what one layer has there. True: layers below do not matter.
+static bool view_layer(struct view *v, int dir, const char *name)
+{
+	struct stat st;
+	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW))
+		return false;
+	if (stack_is_whiteout(dir, name, &st) || (!S_ISDIR(st.st_mode) && v->seen == SEEN_DIR)) {
+		v->closed = true;
+		return true;
+	}
+	if (!v->seen)
+		v->st = st;
+	if (!S_ISDIR(st.st_mode)) {
+		v->seen = SEEN_FILE;
+		v->dir = dir;
+		v->closed = true;
+		return true;
+	}
+	v->seen = SEEN_DIR;
+	int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0) { // its descriptor stands for all that is unknown below
+		chain_close(&v->chain);
+		v->chain.n = 0;
+		v->closed = true;
+		return true;
+	}
+	v->chain.fd[v->chain.n++] = fd;
+	v->closed = stack_is_opaque(fd);
+	return v->closed;
+}
+
+static void view_name(const struct chain *c, const char *name, struct view *out)
+{
+	*out = (struct view){0};
+	for (int i = 0; i < c->n; i++)
+		if (view_layer(out, c->fd[i], name))
+			return;
+}
+
+// --- names ---
+
+static int by_name(const void *a, const void *b)
+{
+	const struct name *x = a, *y = b;
+	int rc = strcmp(x->name, y->name);
+	return rc ? rc : x->level - y->level;
+}
+
+static int list_names(struct walk *w, const struct chain *c, struct names *out)
+{
+	for (int i = 0; i < c->n; i++) {
+		int fd = openat(c->fd[i], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		DIR *d = fd < 0 ? NULL : fdopendir(fd);
+		struct dirent *ent;
+		if (!d && fd >= 0)
+			close(fd);
+		if (!d)
+			return -1;
+		while ((ent = readdir(d)) && w->looked < LIMIT_WALK) {
+			if (!strcmp(ent->d_name, ".") || !strcmp(ent->d_name, "..") || !strcmp(ent->d_name, ".git"))
+				continue;
+			w->looked++;
+			if (!(out->n & (out->n - 1)))
+				out->list = xrealloc(out->list, (out->n ? out->n * 2 : 1) * sizeof *out->list);
+			out->list[out->n++] = (struct name){xstrdup(ent->d_name), i};
+		}
+		closedir(d);
+	}
+	if (out->n)
+		qsort(out->list, out->n, sizeof *out->list, by_name);
+	return 0;
+}
+
+static void names_done(struct names *n)
+{
+	for (size_t i = 0; i < n->n; i++)
+		free(n->list[i].name);
+	free(n->list);
+}
+
+static bool names_have(const struct names *n, const char *name)
+{
+	size_t lo = 0, hi = n->n;
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+		int rc = strcmp(n->list[mid].name, name);
+		if (!rc)
+			return true;
+		if (rc < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return false;
+}
+
+// --- comparing ---
+
+static bool same_bytes(int a, int b)
+{
+	char pa[32768], pb[32768];
+	for (;;) {
+		ssize_t na = read(a, pa, sizeof pa), nb = na < 0 ? -1 : read(b, pb, sizeof pb);
+		if (na != nb || na < 0 || memcmp(pa, pb, (size_t)na))
+			return false;
+		if (!na)
+			return true;
+	}
+}
+
+static bool same_file(const struct view *u, const struct view *l, const char *name)
+{
+	if ((u->st.st_mode & (S_IFMT | 0111)) != (l->st.st_mode & (S_IFMT | 0111)))
+		return false;
+	if (u->st.st_ino == l->st.st_ino && u->st.st_dev == l->st.st_dev)
+		return true;
+	if (S_ISLNK(u->st.st_mode)) {
+		char a[4096], b[4096];
+		ssize_t na = readlinkat(u->dir, name, a, sizeof a), nb = readlinkat(l->dir, name, b, sizeof b);
+		return na == nb && na >= 0 && !memcmp(a, b, (size_t)na);
+	}
+	if (!S_ISREG(u->st.st_mode) || u->st.st_size != l->st.st_size)
+		return false;
+	auto_fd int a = openat(u->dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	auto_fd int b = openat(l->dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	return a >= 0 && b >= 0 && same_bytes(a, b);
+}
+
+// --- the walk ---
+
+static void walk_dir(struct walk *w, const struct chain *up, const struct chain *low, bool closed, int depth);
+
+static void walk_sub(struct walk *w, const char *name, struct view *u, struct view *l, int depth)
+{
+	static const struct chain none;
+	size_t len = w->path.n;
+	if (!u->chain.n || depth >= DEPTH_MAX) {
+		note(w, 'M', name); // can not be looked into: never told as unchanged
+		return;
+	}
+	if (l->seen == SEEN_FILE)
+		note(w, 'D', name); // a file became a directory
+	buf_str(&w->path, name);
+	buf_byte(&w->path, '/');
+	uint64_t before = w->told;
+	walk_dir(w, &u->chain, l->seen == SEEN_DIR ? &l->chain : &none, u->closed, depth + 1);
+	if (l->seen != SEEN_DIR && w->told == before)
+		note(w, 'A', ""); // an empty new directory
+	w->path.n = len;
+	w->path.p[len] = 0;
+}
+
+static void walk_name(struct walk *w, const char *name, const struct chain *up, const struct chain *low, int depth)
+{
+	struct view u, l;
+	view_name(up, name, &u);
+	view_name(low, name, &l);
+	if (u.seen == SEEN_DIR)
+		walk_sub(w, name, &u, &l, depth);
+	else if (u.seen == SEEN_FILE && l.seen == SEEN_NOTHING)
+		note(w, 'A', name);
+	else if (u.seen == SEEN_FILE && (l.seen == SEEN_DIR || !same_file(&u, &l, name)))
+		note(w, 'M', name);
+	else if (u.seen == SEEN_NOTHING && l.seen)
+		note(w, 'D', name);
+	chain_close(&u.chain);
+	chain_close(&l.chain);
+}
+
+// What upper hides without naming it.
+static void walk_hidden(struct walk *w, const struct names *shown, const struct chain *low)
+{
+	struct names n = {0};
+	if (list_names(w, low, &n))
+		note(w, 'D', "(can not be read)");
+	for (size_t i = 0; i < n.n; i++) {
+		struct view l;
+		if ((i && !strcmp(n.list[i].name, n.list[i - 1].name)) || names_have(shown, n.list[i].name))
+			continue;
+		view_name(low, n.list[i].name, &l);
+		if (l.seen)
+			note(w, 'D', n.list[i].name);
+		chain_close(&l.chain);
+	}
+	names_done(&n);
+}
+
+static void walk_dir(struct walk *w, const struct chain *up, const struct chain *low, bool closed, int depth)
+{
+	struct names n = {0};
+	if (list_names(w, up, &n))
+		note(w, 'M', "(can not be read)");
+	for (size_t i = 0; i < n.n; i++)
+		if (!i || strcmp(n.list[i].name, n.list[i - 1].name))
+			walk_name(w, n.list[i].name, up, low, depth);
+	if (closed && low->n)
+		walk_hidden(w, &n, low);
+	names_done(&n);
+	if (w->looked == LIMIT_WALK) {
+		w->looked++; // said once
+		note(w, 'M', "(more than can be listed)");
+	}
+}
+
+int stack_changes(const struct stack *s, stack_fn *fn, void *ctx, struct err *e)
+{
+	struct walk w = {.fn = fn, .ctx = ctx, .path = BUF_INIT(64 << 10)};
+	struct chain up = {.n = s->n_upper}, low = {.n = s->n_lower};
+	if (!up.n)
+		return err_set(e, ERR_NOT_FOUND, "there is no layer to look at");
+	memcpy(up.fd, s->upper, sizeof up.fd);
+	memcpy(low.fd, s->lower, sizeof low.fd);
+	walk_dir(&w, &up, &low, false, 0);
+	buf_done(&w.path);
+	return 0;
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// A stack of overlay layers, looked at from outside of the mount: what the upper ones change over the lower ones.
+//
+// Layers are directories as overlayfs leaves them with userxattr: a whiteout (character device 0:0, or an empty file marked
+// user.overlay.whiteout) hides what is below; a directory marked user.overlay.opaque = y hides everything below it, as does a
+// directory over something else. Only descriptors are used; no link is followed.
+#pragma once
+#include "base/err.h"
+#include "model/limits.h"
+#include <stdbool.h>
+#include <sys/stat.h>
+
+#define STACK_MAX (LIMIT_LAYERS + 2) // the writable one, the sealed ones, the base directory
+
+// Borrowed directory descriptors of one part, newest first.
+struct stack {
+	int upper[STACK_MAX], lower[STACK_MAX];
+	int n_upper, n_lower;
+};
+void stack_add(struct stack *s, bool lower, int fd); // -1: nothing there, not added
+
+bool stack_is_whiteout(int dir, const char *name, const struct stat *st);
+bool stack_is_opaque(int dir);
+
+// What a change is called: 'A' added, 'M' changed, 'D' gone. path ends with / for an empty directory that was added.
+typedef void stack_fn(void *ctx, char kind, const char *path);
+
+// Every change of upper over lower, in the order of names. Files that are equal do not count; nothing called .git does (it
+// never reaches the host). Looks at what is in upper, and at a directory of lower only where upper replaced it.
+// What can not be looked at is told as a change; -1 when nothing could be.
+int stack_changes(const struct stack *s, stack_fn *fn, void *ctx, struct err *e) MUST_USE;
