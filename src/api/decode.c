@@ -191,7 +191,7 @@ int decode_job(const json_t *o, struct exec_request *x, struct err *e)
 // Things the design knows and this version does not do: said by name, not as unknown fields.
 static int refuse_unbuilt(const json_t *o, struct err *e)
 {
-	static const char *const unbuilt[] = {"pin", "setup", "backend"};
+	static const char *const unbuilt[] = {"backend"};
 	for (size_t i = 0; i < countof(unbuilt); i++)
 		if (json_object_get(o, unbuilt[i]))
 			return err_set(e, ERR_UNSUPPORTED, "\"%s\" is not supported by this version of skep", unbuilt[i]);
@@ -295,8 +295,8 @@ static int decode_origin(const json_t *o, struct create *c, struct err *e)
 {
 	static const char *const ends[] = {[EXPIRY_STOP] = "stop", [EXPIRY_PAUSE] = "pause", [EXPIRY_DELETE] = "delete"};
 	const char *end;
-	if (own_str(o, "from", &c->from, e) || own_str(o, "context", &c->context, e) || own_str(o, "ref", &c->ref, e) ||
-	    json_get_bool(o, "auto_snapshot", &c->auto_snapshot, e) || json_get_str(o, "on_expiry", &end, e))
+	if (own_str(o, "from", &c->from, e) || own_str(o, "context", &c->context, e) || own_str(o, "ref", &c->ref, e) || json_get_strv(o, "git_env", &c->git_env, e) ||
+	    json_get_bool(o, "auto_snapshot", &c->auto_snapshot, e) || json_get_bool(o, "pin", &c->pin, e) || json_get_str(o, "on_expiry", &end, e))
 		return -1;
 	if (c->context && (!*c->context || strlen(c->context) > 200))
 		return err_set(e, ERR_INVALID, "a context is 1 to 200 bytes");
@@ -313,7 +313,7 @@ int decode_create(const json_t *o, struct create *c, struct err *e)
 	static const char *const known[] = {
 		"name", "cwd", "repo", "empty", "image", "profile", "nested", "trace", "env", "mounts", "limits",
 		"timeout_ms", "ttl_ms", "idle_ms", "labels", "workspace_path", "min_isolation", "run", "keep", "start",
-		"umask", "caller_env", "caller_path", "exec", "from", "context", "ref", "auto_snapshot", "on_expiry", NET_FIELDS, NULL};
+		"umask", "caller_env", "caller_path", "exec", "from", "context", "ref", "auto_snapshot", "on_expiry", "git_env", "pin", NET_FIELDS, NULL};
 	bool has_umask;
 	c->umask_bits = 022;
 	if (refuse_unbuilt(o, e) || json_only(o, known, e) || own_str(o, "name", &c->name, e) || own_str(o, "cwd", &c->cwd, e) ||

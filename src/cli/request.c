@@ -265,6 +265,23 @@ static void put_limits(struct jsonw *w, const struct create_opts *o)
 	jw_close(w, '}');
 }
 
+// What git needs of the caller to reach a repository; it stays with git and enters no cell.
+static void put_git_env(struct jsonw *w)
+{
+	static const char *const names[] = {"PATH",	  "SSH_AUTH_SOCK", "SSH_ASKPASS", "GIT_ASKPASS",   "GIT_SSH",	 "GIT_SSH_COMMAND",
+					    "http_proxy", "https_proxy",   "no_proxy",	  "HTTPS_PROXY",   "NO_PROXY",	 "GIT_CONFIG_GLOBAL",
+					    "ALL_PROXY",  "all_proxy",	   "XDG_CONFIG_HOME", "GIT_SSL_CAINFO", "SSL_CERT_FILE", "LANG"};
+	jw_key(w, "git_env");
+	jw_open(w, '[');
+	for (size_t i = 0; i < countof(names); i++) {
+		const char *v = getenv(names[i]);
+		auto_free char *kv = v ? xasprintf("%s=%s", names[i], v) : NULL;
+		if (v && str_is_utf8(v, strlen(v)))
+			jw_str(w, kv, strlen(kv));
+	}
+	jw_close(w, ']');
+}
+
 static int put_place(struct jsonw *w, const struct create_opts *o, struct err *e)
 {
 	auto_free char *cwd = getcwd(NULL, 0), *repo = o->repo ? repo_path(o->repo, e) : NULL;
@@ -276,6 +293,9 @@ static int put_place(struct jsonw *w, const struct create_opts *o, struct err *e
 		return err_set(e, ERR_UNSUPPORTED, "the current directory's name is not UTF-8");
 	jw_kstr(w, "cwd", cwd);
 	jw_kstr(w, "repo", repo);
+	jw_kstr(w, "ref", o->ref);
+	if (repo && *repo != '/')
+		put_git_env(w);
 	jw_kstr(w, "workspace_path", o->workspace_path);
 	return 0;
 }
@@ -306,6 +326,8 @@ static int put_create(struct jsonw *w, const struct create_opts *o, const struct
 	jw_kstr(w, "from", o->from);
 	jw_kstr(w, "context", o->context);
 	jw_kstr(w, "on_expiry", o->on_expiry);
+	if (o->pin)
+		jw_kbool(w, "pin", true);
 	if (o->auto_snapshot)
 		jw_kbool(w, "auto_snapshot", true);
 	put_flags(w, o, exec);

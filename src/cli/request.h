@@ -7,7 +7,7 @@
 struct create_opts {
 	const char *name, *repo, *image, *workspace_path, *min_isolation;
 	const char *from, *context, *ref, *on_expiry;
-	bool empty, root, nested, no_trace, auto_snapshot;
+	bool empty, root, nested, no_trace, auto_snapshot, pin;
 	char **env, **mounts, **labels;
 	uint64_t cpus, memory, disk, pids, timeout, ttl, idle;
 	struct net_opts net;
@@ -18,11 +18,13 @@ struct create_opts {
 #define CREATE_AT(member) offsetof(struct create_opts, member)
 #define CREATE_ROWS                                                                                               \
 	VALUE(OPT_STR, CREATE_AT(name), "name", 0, "NAME", "call the sandbox NAME"),                              \
-		HINTED(OPT_STR, HINT_DIR, CREATE_AT(repo), "repo", 0, "DIR",                                      \
-		       "work on DIR (default: the git top level here)"),                                          \
+		HINTED(OPT_STR, HINT_DIR, CREATE_AT(repo), "repo", 0, "DIR|URL",                                  \
+		       "work on DIR or on a repository (default: the git top level here)"),                       \
+		VALUE(OPT_STR, CREATE_AT(ref), "ref", 0, "REF", "of a URL: branch, tag or commit"),               \
 		VALUE(OPT_STR, CREATE_AT(context), "context", 0, "KEY",                                           \
 		      "find the sandbox of this conversation or task again, or make it"),                         \
 		HINTED(OPT_STR, HINT_SNAPSHOT, CREATE_AT(from), "from", 0, "SNAPSHOT", "start from a snapshot"),  \
+		FLAG(CREATE_AT(pin), "pin", 0, "work on a frozen copy of the directory (takes as long as copying)"), \
 		FLAG(CREATE_AT(auto_snapshot), "auto-snapshot", 0, "take a snapshot before every command"),       \
 		FLAG(CREATE_AT(empty), "empty", 0, "start with an empty workspace"),                              \
 		HINTED(OPT_STR, HINT_IMAGE, CREATE_AT(image), "image", 0, "IMAGE",                                \

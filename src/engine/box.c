@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "engine/base_int.h"
 #include "engine/net_int.h"
-#include "engine/snap_int.h"
 
 #include "base/clock.h"
 #include "base/fault.h"
@@ -87,6 +87,7 @@ void box_drop(struct box *b)
 		task_end(t, &e);
 	}
 	record_forget(b);
+	pin_forget(b);
 	net_done(b, false);
 	loop_bury(b->g->loop, b, box_free);
 }
@@ -261,6 +262,9 @@ void task_end(struct task *t, const struct err *e)
 	exec_row_done(&t->row);
 	seal_free(t);
 	free(t->word);
+	free(t->url);
+	free(t->cwd);
+	strv_free(t->git_env);
 	free(t->forks);
 	free(t);
 	run_next(b);

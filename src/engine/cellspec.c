@@ -20,11 +20,16 @@ static void add_mount(struct cell_spec *out, const struct cell_mount *m)
 static void add_mounts(struct box *b, struct cell_spec *out)
 {
 	const struct tools *t = engine_tools(b->g, &b->row);
-	out->mounts = xcalloc(t->n_mounts + b->row.n_mounts, sizeof *out->mounts);
+	out->mounts = xcalloc(t->n_mounts + b->row.n_mounts + strv_len(b->row.objects), sizeof *out->mounts);
 	for (uint32_t i = 0; i < t->n_mounts; i++)
 		add_mount(out, &t->mounts[i]);
 	for (uint32_t i = 0; i < b->row.n_mounts; i++)
 		add_mount(out, &b->row.mounts[i]);
+	for (char **o = b->row.objects; o && *o; o++) {
+		size_t n = strcspn(*o, "\t");
+		if ((*o)[n])
+			out->mounts[out->n_mounts++] = (struct cell_mount){xstrndup(*o, n), xstrdup(*o + n + 1), false};
+	}
 }
 
 static char *dup_or_null(const char *s)
@@ -67,7 +72,7 @@ void cellspec_make(struct box *b, const struct task *t, bool maintenance, struct
 		.lowers = lowers_of(b),
 		.n_base_lowers = s->n_base,
 		.image = s->image ? xasprintf("%s/images/%s", b->g->skep_home, s->image) : NULL,
-		.base = dup_or_null(s->repo),
+		.base = s->tree ? xasprintf("%s/%s", b->g->skep_home, s->tree) : dup_or_null(s->repo),
 		.ws_path = xstrdup(s->ws_path),
 		.home = xstrdup(home_inside(s)),
 		.limits = s->limits,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Making a sandbox. With an exec it is one pass: rows in one transaction, directories, the spec with the
 // command to a warm slot; the caller is answered when the cell says that the command runs.
+#include "engine/base_int.h"
 #include "engine/net_int.h"
-#include "engine/snap_int.h"
 
 #include "base/clock.h"
 #include "base/fault.h"
@@ -43,6 +43,7 @@ void create_done(struct create *c)
 	free(c->from);
 	free(c->context);
 	free(c->ref);
+	strv_free(c->git_env);
 	strv_free(c->env);
 	strv_free(c->labels);
 	mounts_done(c->mounts, c->n_mounts);
@@ -122,7 +123,13 @@ static int resolve_base(struct engine *g, struct create *c, struct sandbox *row,
 	struct source src = {0};
 	if (c->empty && c->repo)
 		return err_set(e, ERR_INVALID, "an empty workspace and a repository exclude each other");
-	if (!c->empty && source_resolve(&g->rules, c->cwd, c->repo, &src, e))
+	bool url = c->repo && source_is_url(c->repo);
+	if (c->ref && !url)
+		return err_set(e, ERR_INVALID, "a ref goes with a repository that is a URL");
+	if (url && !(row->url = source_url(c->repo, e)))
+		return -1;
+	row->ref = take(&c->ref);
+	if (!c->empty && !url && source_resolve(&g->rules, c->cwd, c->repo, &src, e))
 		return -1;
 	row->repo = src.base;
 	row->base_dev = src.dev;
@@ -269,6 +276,28 @@ static int build(struct task *t, const char *cwd, bool start, struct err *e)
 	return fault(FAULT_ENGINE_SPEC, e) ? -1 : 0;
 }
 
+// Its base is there: the sandbox comes into being, and its cell if a command waits for it.
+static void on_based(struct task *t, const struct err *e)
+{
+	struct box *b = t->box;
+	struct err why;
+	if (e || build(t, t->cwd, t->start, &why)) {
+		why = e ? *e : why;
+		create_undo(t, &why);
+		return;
+	}
+	pin_begin(b);
+	if (t->start)
+		net_start_cell(b, t, false);
+	if (!b->row.head)
+		b->row.head = b->row.repo ? source_head(b->row.repo) : NULL; // while the cell is busy with the spec
+	if (t->start)
+		return;
+	task_answer(t, NULL);
+	box_save(b); // head and the journal's anchor
+	task_end(t, NULL);
+}
+
 static struct box *by_context(struct engine *g, const char *key)
 {
 	for (struct box *b = g->boxes; b; b = b->next)
@@ -306,27 +335,17 @@ void engine_create(struct engine *g, struct create *c, struct done d)
 		task_refuse(d, &e);
 		return;
 	}
-	bool start = c->start || c->has_exec;
 	struct task *t = task_new(box_add(g, &row), TASK_CREATE, d);
-	struct box *b = t->box;
-	b->holder = t;
+	t->box->holder = t;
+	t->start = c->start || c->has_exec;
+	t->cwd = take(&c->cwd);
+	t->url = take(&c->repo);
+	t->git_env = take(&c->git_env);
+	t->pin = c->pin;
 	if (c->has_exec) {
 		t->want = c->exec;
 		c->exec = (struct exec_request){0};
 	}
-	int rc = build(t, c->cwd, start, &e);
 	create_done(c);
-	if (rc) {
-		create_undo(t, &e);
-		return;
-	}
-	if (start)
-		net_start_cell(b, t, false);
-	if (!b->row.head)
-		b->row.head = b->row.repo ? source_head(b->row.repo) : NULL; // while the cell is busy with the spec
-	if (start)
-		return;
-	task_answer(t, NULL);
-	box_save(b); // head and the journal's anchor
-	task_end(t, NULL);
+	base_prepare(t, on_based);
 }

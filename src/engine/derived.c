@@ -89,3 +89,19 @@ bool derived_has(const struct engine *g, const char *path)
 			return true;
 	return false;
 }
+
+// Of something that only one sandbox could use, and that is gone; a snapshot of it still stands on it.
+void derived_release(struct engine *g, enum derived_kind kind, const char *key)
+{
+	for (struct snap *n = g->snaps; n; n = n->next)
+		if (!strcmp(n->row.sandbox, key))
+			return;
+	for (struct derived *d = g->derived; d; d = d->next)
+		if (d->row.kind == kind && !strcmp(d->row.key, key)) {
+			auto_free char *path = xstrdup(d->row.path);
+			char *dirs[] = {path, NULL};
+			drop(g, d);
+			engine_discard(g, dirs);
+			return;
+		}
+}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "engine/base_int.h"
 #include "engine/child.h"
 #include "engine/net_int.h"
-#include "engine/snap_int.h"
 
 #include "base/fs.h"
 #include "base/mem.h"
@@ -25,6 +25,7 @@ static int open_dirs(struct engine *g, struct err *e)
 		return -1;
 	return open_dir(g, "sandboxes", &g->sandboxes, e) || open_dir(g, "layers", &g->layers, e) ||
 			       open_dir(g, "journals", &g->journals, e) || open_dir(g, "images", &g->images, e) ||
+			       fs_mkdirs(g->home_fd, "trees", 0700, e) || fs_mkdirs(g->home_fd, "repos", 0700, e) ||
 			       open_dir(g, "run/cells", &g->cells, e)
 		       ? -1
 		       : 0;
@@ -87,12 +88,15 @@ void engine_free(struct engine *g)
 		struct box *b = g->boxes;
 		g->boxes = b->next;
 		record_forget(b);
+		pin_forget(b);
 		net_done(b, true);
 		box_free(b);
 	}
 	snaps_free(g);
 	derived_free(g);
 	child_free_all(g);
+	made_free(g);
+	base_free(g);
 	secrets_free(g);
 	trust_free(g);
 	for (size_t i = 0; i < countof(fds); i++)
@@ -120,9 +124,12 @@ void engine_each(struct engine *g, void (*each)(void *ctx, const struct sandbox 
 
 const char *engine_base_state(const struct sandbox *s)
 {
+	static const char *const pins[] = {[PIN_NONE] = "live", [PIN_PINNING] = "pinning", [PIN_PINNED] = "pinned", [PIN_FAILED] = "live"};
+	if (s->tree)
+		return "pinned";
 	if (!s->repo)
 		return "none";
-	return source_is(s->repo, s->base_dev, s->base_ino) ? "live" : "gone";
+	return source_is(s->repo, s->base_dev, s->base_ino) ? pins[s->base_pin] : "gone";
 }
 
 const struct tools *engine_tools(struct engine *g, const struct sandbox *s)

@@ -54,11 +54,11 @@ void net_request_done(struct net_request *n);
 struct create {
 	char *name, *cwd, *repo, *image, *workspace_path, *caller_path;
 	char *from, *context, *ref; // from: a snapshot
-	bool auto_snapshot;
+	bool auto_snapshot, pin;
 	enum on_expiry on_expiry;
 	bool empty, nested, trace_off, strict, run, keep, start, has_exec;
 	enum profile profile;
-	char **env, **labels;
+	char **env, **labels, **git_env;
 	struct cell_mount *mounts;
 	uint32_t n_mounts;
 	struct limits limits;

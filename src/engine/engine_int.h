@@ -7,6 +7,7 @@
 //   record.c  the journal                          cellspec.c  row -> cell_spec
 //   env.c     environment of an exec               image.c  gc.c  child.c (sister programs)
 //   snap_int.h stacks of layers: layers.c seal.c snapshot.c fork.c derived.c
+//   base_int.h what it stands on: base.c made.c pin.c
 //   net_int.h what it may reach: policy.c net.c secret.c trust.c ca.c ask.c
 #pragma once
 #include "base/loop.h"
@@ -47,6 +48,11 @@ struct task {
 	char *word;		 // name of the snapshot to make, or which one is meant
 	uint32_t count;		 // of forks
 	struct box **forks;	 // made, count of them
+	void (*prepared)(struct task *t, const struct err *e); // base.c, while a create waits for its base
+	char *url;	 // as the caller gave it, with what it may hold of credentials
+	char *cwd;	 // the caller's
+	char **git_env;	 // for git alone
+	bool start, pin; // a create: its cell too; on a frozen copy
 	struct timer wait;
 	struct task *next;
 };
@@ -69,7 +75,7 @@ struct box {
 	unsigned ended; // execs ended since the rows were trimmed
 	struct task *holder, *queue, *floating;
 	struct late *late;
-	struct timer late_timer;
+	struct timer late_timer, pin_timer;
 	int late_tries;
 	struct cell_net net;	// made by net_ready for the next start
 	char **notices;		// what net_settle left out, and why
@@ -110,6 +116,9 @@ struct engine {
 	struct snap *snaps;
 	struct derived *derived;
 	struct compaction *compactions;
+	struct making *makings;	      // made.c
+	struct fetch *fetches;	      // base.c
+	struct known_state *gitstates;
 	bool has_bash;
 };
 

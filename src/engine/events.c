@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What cells report, and the settling of rows whose cell ended while nobody watched.
+#include "engine/base_int.h"
 #include "engine/net_int.h"
-#include "engine/snap_int.h"
 
 #include "base/clock.h"
 #include "base/fault.h"
@@ -379,6 +379,9 @@ int engine_reconcile(struct engine *g, struct err *e)
 		adopt(g, &rows.row[i]);
 	free(rows.row);
 	settle_rows(g);
+	for (struct box *b = g->boxes; b; b = b->next)
+		if (b->row.base_pin == PIN_PINNING)
+			pin_begin(b);
 	blank_sweep(g);
 	return rc;
 }

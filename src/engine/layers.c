@@ -41,7 +41,7 @@ static bool has(char *const *list, const char *name)
 bool layer_is_used(struct engine *g, const char *name)
 {
 	for (struct box *b = g->boxes; b; b = b->next)
-		if (!strcmp(b->row.layer, name + strlen("layers/")) || has(b->row.lowers, name) ||
+		if (!strcmp(b->row.layer, name + strlen("layers/")) || (b->row.tree && path_is_below(b->row.tree, name)) || has(b->row.lowers, name) ||
 		    (b->cell && has(b->cell_row.lowers, name)))
 			return true;
 	for (struct snap *n = g->snaps; n; n = n->next)
@@ -50,7 +50,7 @@ bool layer_is_used(struct engine *g, const char *name)
 	for (struct compaction *c = g->compactions; c; c = c->next)
 		if (has(c->from, name))
 			return true;
-	return derived_has(g, name);
+	return str_has_prefix(name, "layers/") && derived_has(g, name);
 }
 
 void layers_release(struct engine *g, char *const *names)

@@ -28,7 +28,10 @@ static void lift_expiry(struct box *b)
 static int may_start(struct box *b, struct err *e)
 {
 	const struct sandbox *s = &b->row;
-	if (s->repo && !source_is(s->repo, s->base_dev, s->base_ino))
+	if (s->tree && !fs_exists(b->g->home_fd, s->tree))
+		return err_set(e, ERR_CONFLICT, "the checkout that sandbox %s is based on was removed: make a new sandbox on %s", s->id,
+			       s->url ? s->url : s->repo);
+	if (!s->tree && s->repo && !source_is(s->repo, s->base_dev, s->base_ino))
 		return err_set(e, ERR_CONFLICT, "the directory %s that sandbox %s is based on is gone or was replaced", s->repo, s->id);
 	return 0;
 }
@@ -206,9 +209,11 @@ static void on_discarded(void *ctx, const struct err *e)
 void box_release(struct box *b)
 {
 	struct engine *g = b->g;
-	char **lowers = take(&b->row.lowers);
+	char **lowers = take(&b->row.lowers), id[ID_SIZE];
+	memcpy(id, b->row.id, sizeof id);
 	snaps_of_gone(b);
 	box_drop(b);
+	derived_release(g, DERIVED_TREE, id);
 	layers_release(g, lowers);
 	strv_free(lowers);
 }

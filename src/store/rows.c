@@ -88,6 +88,7 @@ void sandbox_done(struct sandbox *s)
 	free(s->context);
 	free(s->origin);
 	free(s->url);
+	free(s->tree);
 	free(s->ref);
 	free(s->pin);
 	*s = (struct sandbox){0};
@@ -219,6 +220,7 @@ int store_sandbox_add(struct store *s, const struct sandbox *b, struct err *e)
 	put_text(&c, b->pin);
 	put_u64(&c, b->on_expiry);
 	put_u64(&c, b->bytes);
+	put_text(&c, b->tree);
 	return store_run(s, c, e);
 }
 
@@ -308,6 +310,7 @@ static void get_sandbox(struct cursor *c, struct sandbox *b)
 	b->pin = get_text(c);
 	b->on_expiry = (enum on_expiry)get_u64(c);
 	b->bytes = get_u64(c);
+	b->tree = get_text(c);
 }
 
 int store_rows_end(struct store *s, sqlite3_stmt *st, int rc, struct err *e)

@@ -58,6 +58,7 @@ struct sandbox {
 	char *context; // the key under which it is found again; NULL
 	char *origin;  // id of the snapshot it was made from; NULL
 	char *url, *ref; // of a repository that is no local directory; NULL
+	char *tree; // what it stands on instead of the live directory, from SKEP_HOME on: a checkout, a frozen copy; NULL
 	char **objects; // "HOST\tINSIDE": directories with git objects that are shown read-only; never NULL
 	enum base_pin base_pin;
 	char *pin; // tree in its shadow repository that holds what the base was; NULL

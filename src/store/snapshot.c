@@ -26,6 +26,7 @@ void sandbox_template_write(struct buf *b, const struct sandbox *s)
 	wire_str(b, s->image);
 	wire_str(b, s->repo);
 	wire_str(b, s->url);
+	wire_str(b, s->tree);
 	wire_str(b, s->ref);
 	wire_str(b, s->head);
 	wire_u64(b, s->base_dev);
@@ -57,6 +58,7 @@ int sandbox_template_read(const struct buf *b, struct sandbox *s)
 	s->image = wire_get_str(&w);
 	s->repo = wire_get_str(&w);
 	s->url = wire_get_str(&w);
+	s->tree = wire_get_str(&w);
 	s->ref = wire_get_str(&w);
 	s->head = wire_get_str(&w);
 	s->base_dev = wire_get_u64(&w);

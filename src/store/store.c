@@ -49,6 +49,7 @@ static const char *const steps[] = {
 	"ALTER TABLE sandboxes ADD COLUMN pin TEXT;"
 	"ALTER TABLE sandboxes ADD COLUMN on_expiry INTEGER NOT NULL DEFAULT 0;"
 	"ALTER TABLE sandboxes ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE sandboxes ADD COLUMN tree TEXT;"
 	"ALTER TABLE cells ADD COLUMN lowers BLOB;"
 	"CREATE UNIQUE INDEX contexts ON sandboxes(context) WHERE context IS NOT NULL;"
 	"CREATE TABLE snapshots(id TEXT PRIMARY KEY, sandbox TEXT NOT NULL, name TEXT, created INTEGER, flags INTEGER,"
@@ -69,7 +70,7 @@ static const char *const sql[] = {
 	[Q_UNSAVE] = "RELEASE strict",
 	[Q_UNDO] = "ROLLBACK TO strict",
 	[Q_BOX_ADD] = "INSERT INTO sandboxes VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,"
-		      "?,?,?,?,?,?,?,?,?,?,?)",
+		      "?,?,?,?,?,?,?,?,?,?,?,?)",
 	[Q_BOX_SET] = "UPDATE sandboxes SET state=?,reason=?,head=?,used=?,expires=?,pending=?,isolation=?,anchor_seq=?,"
 		      "anchor=?,base_pin=?,pin=?,bytes=? WHERE id=?",
 	[Q_BOX_DROP] = "DELETE FROM sandboxes WHERE id=?",

@@ -96,10 +96,42 @@ static char *git_top(const struct source_rules *r, const char *dir)
 	return NULL;
 }
 
-static bool is_url(const char *s)
+bool source_is_url(const char *s)
 {
 	const char *colon = strchr(s, ':');
 	return strstr(s, "://") || (s[0] != '/' && colon && !memchr(s, '/', (size_t)(colon - s)));
+}
+
+// Who may fetch is the caller's git's business: a password in the text is used once and never kept. The user of ssh is
+// part of the place.
+char *source_url(const char *s, struct err *e)
+{
+	static const char *const schemes[] = {"https", "http", "ssh", "git", "file"};
+	const char *at = strstr(s, "://");
+	if (!at)
+		return strlen(s) < 2048 && s[0] != '-' ? xstrdup(s) : (err_set(e, ERR_INVALID, "%.60s is not a repository", s), NULL);
+	bool known = false, web = str_has_prefix(s, "http");
+	for (size_t i = 0; i < countof(schemes); i++)
+		known |= strlen(schemes[i]) == (size_t)(at - s) && !strncmp(s, schemes[i], (size_t)(at - s));
+	if (!known || strlen(s) > 2048) {
+		err_set(e, ERR_INVALID, "%.60s: a repository is reached by https, ssh, git, file or http", s);
+		return NULL;
+	}
+	const char *host = at + 3, *end = host + strcspn(host, "/"), *user_end = memrchr(host, '@', (size_t)(end - host));
+	if (!user_end)
+		return xstrdup(s);
+	size_t user = strcspn(host, ":@");
+	return web ? xasprintf("%.*s%s", (int)(host - s), s, user_end + 1) : xasprintf("%.*s%.*s%s", (int)(host - s), s, (int)user, host, user_end);
+}
+
+bool source_look(struct source *s)
+{
+	struct stat st;
+	if (stat(s->base, &st) || !S_ISDIR(st.st_mode))
+		return false;
+	s->dev = st.st_dev;
+	s->ino = st.st_ino;
+	return true;
 }
 
 // What a base can be instead.
@@ -130,8 +162,6 @@ int source_resolve(const struct source_rules *r, const char *cwd, const char *re
 	const char *from = repo ? repo : cwd;
 	if (!from)
 		return err_set(e, ERR_INVALID, "no directory given: send \"cwd\" or \"repo\", or ask for an empty workspace");
-	if (repo && is_url(repo))
-		return err_set(e, ERR_UNSUPPORTED, "a repository URL is not supported yet: clone it and give the directory");
 	if (from[0] != '/')
 		return err_set(e, ERR_INVALID, "%.200s is not an absolute path", from);
 	auto_free char *real = realpath(from, NULL);

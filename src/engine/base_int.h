@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inside the engine: what a sandbox stands on.
+//
+//   base.c   from a request to a base: a live directory with its private .git, a checkout of a commit
+//   made.c   derived things that a child makes, once for however many ask at the same time
+//   pin.c    what a live base was when the sandbox was made, recorded behind its creation
+#pragma once
+#include "base/json.h"
+#include "engine/snap_int.h"
+
+// made.c
+struct made_want {
+	enum derived_kind kind;
+	const char *key;
+	char letter;	    // of the directory's id below trees/
+	char *const *argv;  // of skep-repo; "{}" stands for the directory
+	char *const *env;   // NULL = plain
+	const char *member; // of the child's answer: strings that are kept as info; NULL = none
+};
+// Calls then(t, error or NULL, what) at once when it is there, else from the loop when its child ended.
+typedef void (*made_then)(struct task *t, const struct err *e, struct derived *d);
+void made_get(struct task *t, const struct made_want *w, made_then then);
+bool made_is_busy(const struct engine *g, const char *path); // a child works on it: gc leaves it alone
+void made_free(struct engine *g);
+
+// base.c
+// What the create that t stands for needs, into its box's row; then(t, error or NULL).
+void base_prepare(struct task *t, void (*then)(struct task *t, const struct err *e));
+void base_free(struct engine *g);
+
+// pin.c
+void pin_begin(struct box *b); // a while after its creation; a box that is gone by then was not worth it
+void pin_forget(struct box *b);
