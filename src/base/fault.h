@@ -14,7 +14,10 @@
 	X(CELL_STOP, "cell.stop") X(CELL_REMOVE, "cell.remove") X(CELL_GONE, "cell.gone")                   \
 	X(STORE_BEGIN, "store.begin") X(STORE_COMMIT, "store.commit") X(ENGINE_CREATE, "engine.create")     \
 	X(ENGINE_SPEC, "engine.spec") X(ENGINE_UP, "engine.up") X(ENGINE_EXEC, "engine.exec")               \
-	X(ENGINE_GONE, "engine.gone") X(ENGINE_REMOVE, "engine.remove") X(ENGINE_ANSWER, "engine.answer")
+	X(ENGINE_GONE, "engine.gone") X(ENGINE_REMOVE, "engine.remove") X(ENGINE_ANSWER, "engine.answer")     \
+	X(LAYER_BEGIN, "layer.begin") X(LAYER_ENTRY, "layer.entry") X(LAYER_MANIFEST, "layer.manifest")     \
+	X(LAYER_RENAME, "layer.rename") X(LAYER_DONE, "layer.done") X(LAYER_SYNC, "layer.sync")             \
+	X(LAYER_CLEAR, "layer.clear")
 
 enum fault {
 #define X(id, name) FAULT_##id,

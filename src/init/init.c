@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "init/init.h"
 
+#include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
 #include "init/exec.h"
@@ -27,7 +28,11 @@ struct init {
 	uint64_t peak; // memory of the largest process that ended since somebody asked
 	bool walking;
 	struct watch walk_pipe;
+	struct timer stopping;
+	uint64_t stop_until;
 };
+
+#define STOP_MS 2000
 
 static struct init self; // pid 1 is one
 
@@ -169,14 +174,37 @@ static void do_walk(void)
 		self.walking = true;
 }
 
+static void answer_freeze(uint8_t done)
+{
+	chan_send(&self.chan, M_FREEZE, 0, 0, &done, 1);
+}
+
+// A stop is only sent by then: whoever is in the kernel (a write, say) first comes out of it.
+static void on_stopping(struct timer *t)
+{
+	if (tree_all_stopped()) {
+		answer_freeze(true);
+	} else if (clock_ms() >= self.stop_until) {
+		tree_continue_all();
+		answer_freeze(false);
+	} else {
+		timer_set(&self.loop, t, 1);
+	}
+}
+
 static void do_freeze(struct frame *f)
 {
 	struct wire w = {.p = f->p, .n = f->n};
-	if (wire_get_u8(&w))
+	timer_clear(&self.loop, &self.stopping);
+	if (wire_get_u8(&w)) {
 		tree_stop_all();
-	else
+		self.stop_until = clock_ms() + STOP_MS;
+		self.stopping.fn = on_stopping;
+		on_stopping(&self.stopping);
+	} else {
 		tree_continue_all();
-	chan_send(&self.chan, M_OK, 0, f->id, NULL, 0);
+		answer_freeze(true);
+	}
 }
 
 static void do_members(struct frame *f)

@@ -146,6 +146,43 @@ void tree_stop_all(void)
 	kill(-1, SIGSTOP);
 }
 
+static char thread_state(pid_t pid, const char *thread)
+{
+	char path[64];
+	struct err e;
+	auto_buf struct buf b = BUF_INIT(4096);
+	if (fmt_to(path, sizeof path, "/proc/%d/task/%s/stat", (int)pid, thread) || fs_read(AT_FDCWD, path, &b, &e))
+		return 'X';
+	const char *p = strrchr(buf_cstr(&b), ')');
+	return p && p[1] ? p[2] : '?';
+}
+
+static bool is_stopped(pid_t pid)
+{
+	char path[48];
+	if (fmt_to(path, sizeof path, "/proc/%d/task", (int)pid))
+		return false;
+	DIR *d = opendir(path);
+	struct dirent *ent;
+	bool all = true;
+	while (d && all && (ent = readdir(d)))
+		all = ent->d_name[0] == '.' || strchr("TtZX", thread_state(pid, ent->d_name));
+	if (d)
+		closedir(d);
+	return all; // no directory: it is gone
+}
+
+bool tree_all_stopped(void)
+{
+	struct procs ps = {0};
+	bool all = true;
+	list_procs(&ps);
+	for (size_t i = 0; i < ps.n && all; i++)
+		all = is_stopped(ps.list[i].pid);
+	free(ps.list);
+	return all;
+}
+
 void tree_continue_all(void)
 {
 	struct procs ps = {0};

@@ -3,6 +3,7 @@
 // SKEP_EXEC in their environment. (A process can hide from this by clearing its environment and leaving the
 // session; it is still in the cell and ends with it.)
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -13,4 +14,5 @@ size_t tree_count(void);					     // processes beside pid 1
 // killed, as the kernel would do for a cgroup.
 uint64_t tree_memory(uint64_t limit, pid_t *out_killed);
 void tree_stop_all(void);   // SIGSTOP to all; remembers who was stopped before
+bool tree_all_stopped(void); // nothing of theirs runs any more, not even in the kernel
 void tree_continue_all(void);
