@@ -30,6 +30,7 @@ struct init {
 	struct watch walk_pipe;
 	struct timer stopping;
 	uint64_t stop_until;
+	bool released; // some were let go on for a moment
 };
 
 #define STOP_MS 2000
@@ -182,14 +183,22 @@ static void answer_freeze(uint8_t done)
 // A stop is only sent by then: whoever is in the kernel (a write, say) first comes out of it.
 static void on_stopping(struct timer *t)
 {
+	uint64_t now = clock_ms();
+	if (self.released)
+		tree_stop_again();
 	if (tree_all_stopped()) {
 		answer_freeze(true);
-	} else if (clock_ms() >= self.stop_until) {
+		return;
+	}
+	if (now >= self.stop_until) {
 		tree_continue_all();
 		answer_freeze(false);
-	} else {
-		timer_set(&self.loop, t, 1);
+		return;
 	}
+	self.released = !self.released && now + STOP_MS - self.stop_until >= 5;
+	if (self.released)
+		tree_release_children();
+	timer_set(&self.loop, t, 1);
 }
 
 static void do_freeze(struct frame *f)
@@ -199,6 +208,7 @@ static void do_freeze(struct frame *f)
 	if (wire_get_u8(&w)) {
 		tree_stop_all();
 		self.stop_until = clock_ms() + STOP_MS;
+		self.released = false;
 		self.stopping.fn = on_stopping;
 		on_stopping(&self.stopping);
 	} else {

@@ -183,17 +183,37 @@ bool tree_all_stopped(void)
 	return all;
 }
 
+void tree_stop_again(void)
+{
+	kill(-1, SIGSTOP);
+}
+
+static bool was_stopped(pid_t pid)
+{
+	bool before = false;
+	for (size_t k = 0; k < n_stopped_before; k++)
+		before |= stopped_before[k] == pid;
+	return before;
+}
+
+void tree_release_children(void)
+{
+	struct procs ps = {0};
+	list_procs(&ps);
+	for (size_t i = 0; i < ps.n; i++)
+		for (size_t k = 0; ps.list[i].state != 'T' && k < ps.n; k++)
+			if (ps.list[k].parent == ps.list[i].pid && ps.list[k].state == 'T' && !was_stopped(ps.list[k].pid))
+				kill(ps.list[k].pid, SIGCONT);
+	free(ps.list);
+}
+
 void tree_continue_all(void)
 {
 	struct procs ps = {0};
 	list_procs(&ps);
-	for (size_t i = 0; i < ps.n; i++) {
-		bool before = false;
-		for (size_t k = 0; k < n_stopped_before; k++)
-			before |= stopped_before[k] == ps.list[i].pid;
-		if (!before)
+	for (size_t i = 0; i < ps.n; i++)
+		if (!was_stopped(ps.list[i].pid))
 			kill(ps.list[i].pid, SIGCONT);
-	}
 	free(ps.list);
 	n_stopped_before = 0;
 }
