@@ -5,18 +5,47 @@
 #include "base/err.h"
 #include <stdbool.h>
 
-#define FAULTS(X)                                                                                            \
-	X(NURSERY_START, "nursery.start") X(SLOT_CLONE, "slot.clone") X(SLOT_MAP, "slot.map")               \
-	X(SLOT_CGROUP, "slot.cgroup") X(CELL_PREPARE, "cell.prepare") X(CELL_SOURCES, "cell.sources")       \
-	X(CELL_MOUNTS, "cell.mounts") X(CELL_LOCK, "cell.lock") X(CELL_READY, "cell.ready")                 \
-	X(CELL_SOCKET, "cell.socket") X(CELL_JOURNAL, "cell.journal") X(CELL_UP, "cell.up")                 \
-	X(EXEC_SPAWN, "exec.spawn") X(EXEC_OUTPUT, "exec.output") X(EXEC_EXIT, "exec.exit")                 \
-	X(CELL_STOP, "cell.stop") X(CELL_REMOVE, "cell.remove") X(CELL_GONE, "cell.gone")                   \
-	X(STORE_BEGIN, "store.begin") X(STORE_COMMIT, "store.commit") X(ENGINE_CREATE, "engine.create")     \
-	X(ENGINE_SPEC, "engine.spec") X(ENGINE_UP, "engine.up") X(ENGINE_EXEC, "engine.exec")               \
-	X(ENGINE_GONE, "engine.gone") X(ENGINE_REMOVE, "engine.remove") X(ENGINE_ANSWER, "engine.answer")     \
-	X(SEAL_MAKE, "seal.make") X(SEAL_STORE, "seal.store") X(SEAL_COPY, "seal.copy")                     \
-	X(ROLLBACK_STORE, "rollback.store") X(FORK_STORE, "fork.store")
+#define FAULTS(X) \
+	X(NURSERY_START, "nursery.start") \
+	X(SLOT_CLONE, "slot.clone") \
+	X(SLOT_MAP, "slot.map") \
+	X(SLOT_CGROUP, "slot.cgroup") \
+	X(CELL_PREPARE, "cell.prepare") \
+	X(CELL_SOURCES, "cell.sources") \
+	X(CELL_MOUNTS, "cell.mounts") \
+	X(CELL_LOCK, "cell.lock") \
+	X(CELL_READY, "cell.ready") \
+	X(CELL_SOCKET, "cell.socket") \
+	X(CELL_JOURNAL, "cell.journal") \
+	X(CELL_UP, "cell.up") \
+	X(EXEC_SPAWN, "exec.spawn") \
+	X(EXEC_OUTPUT, "exec.output") \
+	X(EXEC_EXIT, "exec.exit") \
+	X(CELL_STOP, "cell.stop") \
+	X(CELL_REMOVE, "cell.remove") \
+	X(CELL_GONE, "cell.gone") \
+	X(STORE_BEGIN, "store.begin") \
+	X(STORE_COMMIT, "store.commit") \
+	X(ENGINE_CREATE, "engine.create") \
+	X(ENGINE_SPEC, "engine.spec") \
+	X(ENGINE_UP, "engine.up") \
+	X(ENGINE_EXEC, "engine.exec") \
+	X(ENGINE_GONE, "engine.gone") \
+	X(ENGINE_REMOVE, "engine.remove") \
+	X(ENGINE_ANSWER, "engine.answer") \
+	X(SEAL_MAKE, "seal.make") \
+	X(SEAL_STORE, "seal.store") \
+	X(SEAL_COPY, "seal.copy") \
+	X(ROLLBACK_STORE, "rollback.store") \
+	X(FORK_STORE, "fork.store") \
+	X(LAYER_BEGIN, "layer.begin") \
+	X(LAYER_ENTRY, "layer.entry") \
+	X(LAYER_MANIFEST, "layer.manifest") \
+	X(LAYER_RENAME, "layer.rename") \
+	X(LAYER_DONE, "layer.done") \
+	X(LAYER_SYNC, "layer.sync") \
+	X(LAYER_CLEAR, "layer.clear") \
+	// one a line: branches add here
 
 enum fault {
 #define X(id, name) FAULT_##id,

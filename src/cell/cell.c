@@ -200,6 +200,79 @@ static void on_ready(struct cell *c, struct frame *f)
 	control_send_up(c, c->spec_request);
 }
 
+// --- pausing ---
+
+static bool freezes_group(const struct cell *c)
+{
+	return c->has_cgroup && cgroup_can_freeze(&c->nursery->cgroups);
+}
+
+int cell_pause(struct cell *c, bool on, uint32_t request, struct err *e)
+{
+	uint8_t v = on;
+	if (c->stage != CELL_UP)
+		return err_set(e, ERR_CONFLICT, "the cell is ending");
+	if (c->pause_request) { // what init says next is about this one
+		err_set(e, ERR_CONFLICT, "the cell was asked to be paused and to go on at once");
+		if (c->control)
+			control_send_err(&c->control->chan, c->pause_request, e);
+		c->pause_request = 0;
+	}
+	if (c->paused == on)
+		return 0;
+	if (freezes_group(c)) {
+		if (cgroup_freeze(&c->cgroup, on, e))
+			return -1;
+		c->paused = on;
+		return 0;
+	}
+	c->paused = on;
+	c->pause_request = request;
+	chan_send(&c->init, M_FREEZE, 0, 0, &v, 1);
+	return 1;
+}
+
+static void on_freeze(struct cell *c, struct wire *w)
+{
+	uint32_t request = c->pause_request;
+	bool done = wire_get_u8(w);
+	struct err e;
+	c->pause_request = 0;
+	if (!done)
+		c->paused = false; // it let everything go on
+	if (!request || !c->control)
+		return;
+	err_set(&e, ERR_TIMEOUT, "a process of the sandbox would not stop");
+	if (done)
+		chan_send(&c->control->chan, M_OK, 0, request, NULL, 0);
+	else
+		control_send_err(&c->control->chan, request, &e);
+}
+
+static void send_members(struct cell *c, uint32_t request, uint32_t count)
+{
+	auto_buf struct buf b = BUF_INIT(8);
+	wire_u32(&b, count);
+	if (c->control)
+		chan_send_buf(&c->control->chan, M_MEMBERS, request, &b);
+}
+
+int cell_members(struct cell *c, uint32_t request, struct err *e)
+{
+	uint32_t count;
+	if (c->stage != CELL_UP)
+		return err_set(e, ERR_CONFLICT, "the cell is ending");
+	if (!c->paused || !freezes_group(c)) {
+		chan_send(&c->init, M_MEMBERS, 0, request, NULL, 0);
+		return 1;
+	}
+	if (cgroup_members(&c->cgroup, &count, e)) // pid 1 is frozen with the rest
+		return -1;
+	uint32_t ours = 1 + (c->mold.chan.fd >= 0);
+	send_members(c, request, count > ours ? count - ours : 0);
+	return 1;
+}
+
 // --- frames of init ---
 
 static void on_init_error(struct cell *c, struct frame *f)
@@ -240,7 +313,7 @@ void cell_on_init_frame(struct chan *ch, struct frame *f)
 {
 	struct cell *c = container_of(ch, struct cell, init);
 	struct wire w = {.p = f->p, .n = f->n};
-	struct sx *x = f->id && f->type != M_CHANGES ? sx_by_number(c, f->id) : NULL;
+	struct sx *x = f->id && f->type != M_CHANGES && f->type != M_MEMBERS ? sx_by_number(c, f->id) : NULL;
 	switch ((enum msg_type)f->type) {
 	case M_READY:
 		on_ready(c, f);
@@ -290,7 +363,13 @@ void cell_on_init_frame(struct chan *ch, struct frame *f)
 		if (x)
 			sx_ended(x, wire_get_u32(&w));
 		break;
-	default: // M_OK of a freeze: nothing waits for it
+	case M_FREEZE:
+		on_freeze(c, &w);
+		break;
+	case M_MEMBERS:
+		send_members(c, f->id, wire_get_u32(&w));
+		break;
+	default:
 		break;
 	}
 }
@@ -475,21 +554,4 @@ void cell_on_init_exit(struct watch *w, uint32_t events)
 	c->ending.fn = exit_late;
 	timer_set(&c->loop, &c->ending, LIMIT_TICKET_MS);
 	cell_maybe_exit(c);
-}
-
-int cell_pause(struct cell *c, bool on, struct err *e)
-{
-	if (c->stage != CELL_UP)
-		return err_set(e, ERR_CONFLICT, "the cell is ending");
-	if (c->paused == on)
-		return 0;
-	if (c->has_cgroup && cgroup_can_freeze(&c->nursery->cgroups)) {
-		if (cgroup_freeze(&c->cgroup, on, e))
-			return -1;
-	} else {
-		uint8_t v = on;
-		chan_send(&c->init, M_FREEZE, 0, 0, &v, 1);
-	}
-	c->paused = on;
-	return 0;
 }

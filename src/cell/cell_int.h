@@ -96,7 +96,7 @@ struct cell {
 	uint32_t pending;
 	char **changed;
 	char *gone_reason;
-	uint32_t spec_request;
+	uint32_t spec_request, pause_request;
 	// watchdog
 	struct timer ttl, idle, sample, ending, look;
 	struct watch oom;
@@ -146,7 +146,9 @@ void cell_on_init_close(struct chan *ch);
 void cell_end(struct cell *c, const char *reason, uint32_t grace_ms, bool walk);
 void cell_on_init_exit(struct watch *w, uint32_t events);
 void cell_maybe_exit(struct cell *c); // when gone and nobody is owed anything
-int cell_pause(struct cell *c, bool on, struct err *e) MUST_USE;
+// Where groups can be frozen it is done on return. Else 1: init does it, and request (0: nobody's) is answered then.
+int cell_pause(struct cell *c, bool on, uint32_t request, struct err *e) MUST_USE;
+int cell_members(struct cell *c, uint32_t request, struct err *e) MUST_USE; // answers the request with M_MEMBERS, 1: later
 
 // control.c
 int control_bind(struct cell *c, struct err *e) MUST_USE;	  // when the slot is made

@@ -155,7 +155,7 @@ static int do_kill(struct cell *c, struct wire *w, struct err *e)
 	struct sx *x = id ? sx_find(c, id) : NULL;
 	if (!x || w->bad || sig < 1 || sig > 64)
 		return err_set(e, ERR_NOT_FOUND, "this cell does not know exec %s", id ? id : "?");
-	if (c->paused && cell_pause(c, false, e))
+	if (c->paused && cell_pause(c, false, 0, e) < 0)
 		return -1;
 	sx_kill(x, (int)sig, NULL);
 	return 0;
@@ -219,10 +219,13 @@ void control_frame(struct client *cl, struct frame *f)
 		rc = do_stop(c, &w);
 		break;
 	case M_PAUSE:
-		rc = cell_pause(c, true, &e);
+		rc = cell_pause(c, true, f->id, &e);
 		break;
 	case M_RESUME:
-		rc = cell_pause(c, false, &e);
+		rc = cell_pause(c, false, f->id, &e);
+		break;
+	case M_MEMBERS:
+		rc = cell_members(c, f->id, &e);
 		break;
 	case M_EVENT:
 		rc = do_event(c, &w);

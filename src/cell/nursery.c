@@ -11,6 +11,7 @@
 #include "base/str.h"
 #include "cell/cell_int.h"
 #include "cell/ownership.h"
+#include "init/layer.h"
 #include "isolate/mounts.h"
 #include "isolate/seccomp.h"
 #include "model/msg.h"
@@ -46,13 +47,14 @@ struct back {
 	struct mold *mold;
 };
 
-struct removal {
+struct job {
 	struct watch w;
-	struct state *owner;
 	uint32_t id;
+	bool tells; // its answer has content
 };
 
 static struct state {
+	pid_t pid;
 	struct loop loop;
 	struct chan chan;
 	struct nursery n;
@@ -104,7 +106,7 @@ static void sweep_fresh(void)
 	struct dirent *ent;
 	struct err e;
 	while (d && (ent = readdir(d))) {
-		if (!str_has_prefix(ent->d_name, FRESH))
+		if (!str_has_prefix(ent->d_name, FRESH) && !str_has_suffix(ent->d_name, LAYER_PARTIAL))
 			continue;
 		auto_fd int dir = openat(dirfd(d), ent->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		if (dir >= 0 && is_old(dir) && !flock(dir, LOCK_EX | LOCK_NB) && fs_remove_tree(dirfd(d), ent->d_name, &e))
@@ -316,22 +318,31 @@ static void do_want(struct frame *f)
 	cell_spec_done(&place.spec);
 }
 
-// --- removing directories: in a child, with the rights of the base namespace ---
+// --- jobs on directories: in a child, with the rights of the base namespace ---
 
-static void on_removed(struct watch *w, uint32_t events)
+static void on_job_end(struct watch *w, uint32_t events)
 {
-	struct removal *r = container_of(w, struct removal, w);
+	struct job *j = container_of(w, struct job, w);
+	union {
+		struct err e;
+		struct layer_result r;
+	} said;
 	struct err e;
 	int fd = w->fd;
 	(void)events;
 	loop_del(&self.loop, w);
-	ssize_t n = read(fd, &e, sizeof e);
+	ssize_t n = read(fd, &said, sizeof said);
 	close(fd);
-	if (!n)
-		chan_send(&self.chan, M_OK, 0, r->id, NULL, 0);
-	else if (n == sizeof e)
-		answer_err(r->id, &e);
-	loop_bury(&self.loop, r, free);
+	auto_buf struct buf b = BUF_INIT(64);
+	if (n == sizeof said.r) {
+		if (j->tells)
+			layer_result_write(&b, &said.r);
+		chan_send_buf(&self.chan, M_OK, j->id, &b);
+	} else {
+		err_set(&e, ERR_UNAVAILABLE, "the work on a directory was interrupted; try again");
+		answer_err(j->id, n == sizeof said.e ? &said.e : &e);
+	}
+	loop_bury(&self.loop, j, free);
 }
 
 // Only what lies below SKEP_HOME, named without tricks.
@@ -343,29 +354,52 @@ static int remove_one(const char *path, struct err *e)
 	return fs_remove_tree(AT_FDCWD, path, e);
 }
 
-static void do_remove(struct frame *f)
+static int run_remove(struct wire *w, struct layer_result *r, struct err *e)
+{
+	char **paths = wire_get_strv(w);
+	(void)r;
+	if (!paths)
+		return err_set(e, ERR_INVALID, "malformed request for a removal");
+	setpriority(PRIO_PROCESS, 0, 10); // nobody waits for it
+	for (char **v = paths; *v; v++)
+		if (remove_one(*v, e))
+			return -1;
+	return 0;
+}
+
+static int run_layer(struct wire *w, struct layer_result *r, struct err *e)
+{
+	struct layer_op op;
+	auto_free char *path = xasprintf("%s/layers", self.n.skep_home);
+	auto_fd int layers = fs_open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0, e);
+	if (layers < 0 || layer_op_read(w, &op, e))
+		return -1;
+	// Whoever asks again after our parent's end must not meet us at work under the same name.
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != self.pid)
+		_exit(1);
+	return layer_do(layers, &op, r, e);
+}
+
+static void do_job(struct frame *f, bool tells, int (*run)(struct wire *w, struct layer_result *r, struct err *e))
 {
 	struct wire w = {.p = f->p, .n = f->n};
-	char **paths = wire_get_strv(&w);
-	struct removal *r = xcalloc(1, sizeof *r);
-	struct err e;
+	struct job *j = xcalloc(1, sizeof *j);
+	struct layer_result r = {0};
+	struct err e = {0};
 	int p[2] = {-1, -1};
-	pid_t pid = paths && !pipe2(p, O_CLOEXEC) ? fork() : -1;
+	pid_t pid = pipe2(p, O_CLOEXEC) ? -1 : fork();
 	if (!pid) {
-		setpriority(PRIO_PROCESS, 0, 10); // nobody waits for it
-		for (char **v = paths; *v; v++)
-			if (remove_one(*v, &e) && write(p[1], &e, sizeof e) > 0)
-				break;
-		_exit(0);
+		in_slot_process();
+		bool failed = run(&w, &r, &e);
+		_exit(write(p[1], failed ? (void *)&e : (void *)&r, failed ? sizeof e : sizeof r) < 0);
 	}
-	strv_free(paths);
 	close_fd(&p[1]);
-	*r = (struct removal){.w = {.fd = -1, .fn = on_removed}, .id = f->id};
-	if (pid < 0 || loop_add(&self.loop, &r->w, p[0], LOOP_IN, &e)) {
-		err_set(&e, ERR_SYSTEM, "could not start the removal");
+	*j = (struct job){.w = {.fd = -1, .fn = on_job_end}, .id = f->id, .tells = tells};
+	if (pid < 0 || loop_add(&self.loop, &j->w, p[0], LOOP_IN, &e)) {
+		err_set(&e, ERR_SYSTEM, "could not start the work on a directory");
 		answer_err(f->id, &e);
 		close_fd(&p[0]);
-		free(r);
+		free(j);
 	}
 }
 
@@ -375,7 +409,9 @@ static void on_frame(struct chan *c, struct frame *f)
 	if (f->type == M_WANT)
 		do_want(f);
 	else if (f->type == M_REMOVE)
-		do_remove(f);
+		do_job(f, false, run_remove);
+	else if (f->type == M_LAYER)
+		do_job(f, true, run_layer);
 }
 
 static void on_close(struct chan *c)
@@ -394,6 +430,7 @@ int nursery_main(int channel)
 {
 	struct frame f;
 	struct err e;
+	self.pid = getpid();
 	prctl(PR_SET_NAME, "skep-nursery");
 	signal(SIGPIPE, SIG_IGN);
 	chan_init(&self.chan, channel);
@@ -403,7 +440,7 @@ int nursery_main(int channel)
 		answer_err(0, &e);
 		return 1;
 	}
-	signal(SIGCHLD, SIG_IGN); // slots and removals report on their channels
+	signal(SIGCHLD, SIG_IGN); // slots and jobs report on their channels
 	prctl(PR_SET_CHILD_SUBREAPER, 1); // molds outlive the supervisor that made them
 	self.old.fn = on_old;
 	self.chan.on_frame = on_frame;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "init/init.h"
 
+#include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
 #include "init/exec.h"
@@ -27,7 +28,12 @@ struct init {
 	uint64_t peak; // memory of the largest process that ended since somebody asked
 	bool walking;
 	struct watch walk_pipe;
+	struct timer stopping;
+	uint64_t stop_until;
+	bool released; // some were let go on for a moment
 };
+
+#define STOP_MS 2000
 
 static struct init self; // pid 1 is one
 
@@ -169,14 +175,46 @@ static void do_walk(void)
 		self.walking = true;
 }
 
+static void answer_freeze(uint8_t done)
+{
+	chan_send(&self.chan, M_FREEZE, 0, 0, &done, 1);
+}
+
+// A stop is only sent by then: whoever is in the kernel (a write, say) first comes out of it.
+static void on_stopping(struct timer *t)
+{
+	uint64_t now = clock_ms();
+	if (self.released)
+		tree_stop_again();
+	if (tree_all_stopped()) {
+		answer_freeze(true);
+		return;
+	}
+	if (now >= self.stop_until) {
+		tree_continue_all();
+		answer_freeze(false);
+		return;
+	}
+	self.released = !self.released && now + STOP_MS - self.stop_until >= 5;
+	if (self.released)
+		tree_release_children();
+	timer_set(&self.loop, t, 1);
+}
+
 static void do_freeze(struct frame *f)
 {
 	struct wire w = {.p = f->p, .n = f->n};
-	if (wire_get_u8(&w))
+	timer_clear(&self.loop, &self.stopping);
+	if (wire_get_u8(&w)) {
 		tree_stop_all();
-	else
+		self.stop_until = clock_ms() + STOP_MS;
+		self.released = false;
+		self.stopping.fn = on_stopping;
+		on_stopping(&self.stopping);
+	} else {
 		tree_continue_all();
-	chan_send(&self.chan, M_OK, 0, f->id, NULL, 0);
+		answer_freeze(true);
+	}
 }
 
 static void do_members(struct frame *f)

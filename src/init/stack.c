@@ -3,10 +3,9 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
-#include <dirent.h>
+#include "init/names.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
@@ -25,16 +24,6 @@ struct walk {
 	void *ctx;
 	struct buf path;
 	uint64_t looked, told;
-};
-
-struct name {
-	char *name;
-	int level; // in the chain
-};
-
-struct names {
-	struct name *list;
-	size_t n;
 };
 
 enum seen { SEEN_NOTHING, SEEN_FILE, SEEN_DIR };
@@ -129,61 +118,21 @@ static void view_name(const struct chain *c, const char *name, struct view *out)
 			return;
 }
 
-// --- names ---
-
-static int by_name(const void *a, const void *b)
-{
-	const struct name *x = a, *y = b;
-	int rc = strcmp(x->name, y->name);
-	return rc ? rc : x->level - y->level;
-}
-
 static int list_names(struct walk *w, const struct chain *c, struct names *out)
 {
-	for (int i = 0; i < c->n; i++) {
-		int fd = openat(c->fd[i], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		DIR *d = fd < 0 ? NULL : fdopendir(fd);
-		struct dirent *ent;
-		if (!d && fd >= 0)
-			close(fd);
-		if (!d)
+	size_t max = w->looked < LIMIT_WALK ? LIMIT_WALK - w->looked : 0;
+	for (int i = 0; i < c->n; i++)
+		if (names_read(out, c->fd[i], i, max))
 			return -1;
-		while ((ent = readdir(d)) && w->looked < LIMIT_WALK) {
-			if (!strcmp(ent->d_name, ".") || !strcmp(ent->d_name, "..") || !strcmp(ent->d_name, ".git"))
-				continue;
-			w->looked++;
-			if (!(out->n & (out->n - 1)))
-				out->list = xrealloc(out->list, (out->n ? out->n * 2 : 1) * sizeof *out->list);
-			out->list[out->n++] = (struct name){xstrdup(ent->d_name), i};
-		}
-		closedir(d);
-	}
-	if (out->n)
-		qsort(out->list, out->n, sizeof *out->list, by_name);
+	w->looked += out->n;
+	names_sort(out);
 	return 0;
 }
 
-static void names_done(struct names *n)
+// Each name once; never .git.
+static bool is_due(const struct names *n, size_t i)
 {
-	for (size_t i = 0; i < n->n; i++)
-		free(n->list[i].name);
-	free(n->list);
-}
-
-static bool names_have(const struct names *n, const char *name)
-{
-	size_t lo = 0, hi = n->n;
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-		int rc = strcmp(n->list[mid].name, name);
-		if (!rc)
-			return true;
-		if (rc < 0)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return false;
+	return strcmp(n->list[i].name, ".git") && (!i || strcmp(n->list[i].name, n->list[i - 1].name));
 }
 
 // --- comparing ---
@@ -262,32 +211,30 @@ static void walk_name(struct walk *w, const char *name, const struct chain *up, 
 // What upper hides without naming it.
 static void walk_hidden(struct walk *w, const struct names *shown, const struct chain *low)
 {
-	struct names n = {0};
+	auto_names struct names n = {0};
 	if (list_names(w, low, &n))
 		note(w, 'D', "(can not be read)");
 	for (size_t i = 0; i < n.n; i++) {
 		struct view l;
-		if ((i && !strcmp(n.list[i].name, n.list[i - 1].name)) || names_have(shown, n.list[i].name))
+		if (!is_due(&n, i) || names_have(shown, n.list[i].name))
 			continue;
 		view_name(low, n.list[i].name, &l);
 		if (l.seen)
 			note(w, 'D', n.list[i].name);
 		chain_close(&l.chain);
 	}
-	names_done(&n);
 }
 
 static void walk_dir(struct walk *w, const struct chain *up, const struct chain *low, bool closed, int depth)
 {
-	struct names n = {0};
+	auto_names struct names n = {0};
 	if (list_names(w, up, &n))
 		note(w, 'M', "(can not be read)");
 	for (size_t i = 0; i < n.n; i++)
-		if (!i || strcmp(n.list[i].name, n.list[i - 1].name))
+		if (is_due(&n, i))
 			walk_name(w, n.list[i].name, up, low, depth);
 	if (closed && low->n)
 		walk_hidden(w, &n, low);
-	names_done(&n);
 	if (w->looked == LIMIT_WALK) {
 		w->looked++; // said once
 		note(w, 'M', "(more than can be listed)");

@@ -146,17 +146,74 @@ void tree_stop_all(void)
 	kill(-1, SIGSTOP);
 }
 
+static char thread_state(pid_t pid, const char *thread)
+{
+	char path[64];
+	struct err e;
+	auto_buf struct buf b = BUF_INIT(4096);
+	if (fmt_to(path, sizeof path, "/proc/%d/task/%s/stat", (int)pid, thread) || fs_read(AT_FDCWD, path, &b, &e))
+		return 'X';
+	const char *p = strrchr(buf_cstr(&b), ')');
+	return p && p[1] ? p[2] : '?';
+}
+
+static bool is_stopped(pid_t pid)
+{
+	char path[48];
+	if (fmt_to(path, sizeof path, "/proc/%d/task", (int)pid))
+		return false;
+	DIR *d = opendir(path);
+	struct dirent *ent;
+	bool all = true;
+	while (d && all && (ent = readdir(d)))
+		all = ent->d_name[0] == '.' || strchr("TtZX", thread_state(pid, ent->d_name));
+	if (d)
+		closedir(d);
+	return all; // no directory: it is gone
+}
+
+bool tree_all_stopped(void)
+{
+	struct procs ps = {0};
+	bool all = true;
+	list_procs(&ps);
+	for (size_t i = 0; i < ps.n && all; i++)
+		all = is_stopped(ps.list[i].pid);
+	free(ps.list);
+	return all;
+}
+
+void tree_stop_again(void)
+{
+	kill(-1, SIGSTOP);
+}
+
+static bool was_stopped(pid_t pid)
+{
+	bool before = false;
+	for (size_t k = 0; k < n_stopped_before; k++)
+		before |= stopped_before[k] == pid;
+	return before;
+}
+
+void tree_release_children(void)
+{
+	struct procs ps = {0};
+	list_procs(&ps);
+	for (size_t i = 0; i < ps.n; i++)
+		for (size_t k = 0; ps.list[i].state != 'T' && k < ps.n; k++)
+			if (ps.list[k].parent == ps.list[i].pid && ps.list[k].state == 'T' && !was_stopped(ps.list[k].pid))
+				kill(ps.list[k].pid, SIGCONT);
+	free(ps.list);
+}
+
 void tree_continue_all(void)
 {
 	struct procs ps = {0};
 	list_procs(&ps);
-	for (size_t i = 0; i < ps.n; i++) {
-		bool before = false;
-		for (size_t k = 0; k < n_stopped_before; k++)
-			before |= stopped_before[k] == ps.list[i].pid;
-		if (!before)
+	for (size_t i = 0; i < ps.n; i++)
+		if (!was_stopped(ps.list[i].pid))
 			kill(ps.list[i].pid, SIGCONT);
-	}
 	free(ps.list);
 	n_stopped_before = 0;
 }

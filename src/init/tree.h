@@ -3,6 +3,7 @@
 // SKEP_EXEC in their environment. (A process can hide from this by clearing its environment and leaving the
 // session; it is still in the cell and ends with it.)
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -13,4 +14,8 @@ size_t tree_count(void);					     // processes beside pid 1
 // killed, as the kernel would do for a cgroup.
 uint64_t tree_memory(uint64_t limit, pid_t *out_killed);
 void tree_stop_all(void);   // SIGSTOP to all; remembers who was stopped before
+bool tree_all_stopped(void); // nothing of theirs runs any more, not even in the kernel
+void tree_stop_again(void);  // those that go on
+// A parent in vfork can not stop before its child has run on to its exec: stopped children of what waits in the kernel go on.
+void tree_release_children(void);
 void tree_continue_all(void);

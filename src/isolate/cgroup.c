@@ -299,6 +299,16 @@ static ssize_t kill_pass(struct cgroup *c, struct err *e)
 	return frozen && cgroup_freeze(c, false, e) ? -1 : n;
 }
 
+int cgroup_members(struct cgroup *c, uint32_t *out, struct err *e)
+{
+	auto_free pid_t *pids = NULL;
+	ssize_t n = cgroup_pids(c->dirs[0], &pids, e);
+	if (n < 0)
+		return -1;
+	*out = (uint32_t)n;
+	return 0;
+}
+
 int cgroup_kill(struct cgroup *c, struct err *e)
 {
 	uint64_t deadline = clock_ms() + CGROUP_WAIT_MS;

@@ -56,6 +56,7 @@ int cgroup_set_limits(struct cgroup *c, const struct limits *l, struct err *e) M
 int cgroup_attach(struct cgroup *c, pid_t pid, struct err *e) MUST_USE; // with all its threads; may take 15 ms
 int cgroup_freeze(struct cgroup *c, bool on, struct err *e) MUST_USE;	 // done on return; TIMEOUT after 2 s, thawed
 int cgroup_kill(struct cgroup *c, struct err *e) MUST_USE;		 // everything, also what forks meanwhile; 2 s
+int cgroup_members(struct cgroup *c, uint32_t *out, struct err *e) MUST_USE; // processes, also frozen ones
 int cgroup_usage(struct cgroup *c, struct cgroup_usage *out, struct err *e) MUST_USE; // what is not counted is 0
 // Readable when a limit was hit (version 1: memory only); drain it, then look at cgroup_usage. Owned, non-blocking.
 int cgroup_oom_fd(struct cgroup *c, struct err *e) MUST_USE;

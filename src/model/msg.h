@@ -68,7 +68,7 @@ enum msg_type {
 	// I: skep-cell -> init
 	M_BUILD,   // enter the plan: cell_spec; + mounts prepared outside follow as M_MOUNT
 	M_MOUNT,   // + fd: a detached mount, in the order of the plan's needs
-	M_FREEZE,  // u8 on: stop or continue everything by signals -> M_OK
+	M_FREEZE,  // u8 on: stop or continue everything by signals -> M_FREEZE u8 done (0: something would not stop; all goes on)
 	M_END,	   // u32 grace ms, u8 walk: end every process, send M_CHANGES (with walk, and if it could be made), exit
 	M_CLONE,   // to a mold: + fd: the channel of the process to clone -> M_OK u32 pid, + fd: pidfd | M_ERR
 	M_FIT,	   // to a mold: has anything moved in its network? -> M_OK | M_ERR

@@ -133,12 +133,18 @@ class Nursery:
         b.close()
         self.ch = Chan(a)
         self.ch.send("M_NURSERY", u32(1) + s(self.home) + s(world.user_home) + strv([]) + strv([]), 0)
-        self.count = 0
+        self.count, self.cells = 0, []
 
     def close(self):
-        """Also removes what was made."""
+        """Also ends and removes what was made."""
+        for c in self.cells:
+            if c.sock.fileno() >= 0:
+                c.stop()
         dirs = [f"{self.home}/{d}/{x}" for d in ("layers", "sandboxes") for x in os.listdir(f"{self.home}/{d}")]
         self.ch.ask("M_REMOVE", strv(dirs))
+        self.end()
+
+    def end(self):
         self.ch.sock.close()
         self.proc.wait(10)
 
@@ -167,6 +173,7 @@ class Nursery:
         c = Cell(socket.socket(fileno=fd))
         c.sid, c.home = sid, "/root" if root else "/home/skep"
         c.ask("M_SPEC", spec, "M_UP")
+        self.cells.append(c)
         return c
 
 
