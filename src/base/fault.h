@@ -14,7 +14,16 @@
 	X(CELL_STOP, "cell.stop") X(CELL_REMOVE, "cell.remove") X(CELL_GONE, "cell.gone")                   \
 	X(STORE_BEGIN, "store.begin") X(STORE_COMMIT, "store.commit") X(ENGINE_CREATE, "engine.create")     \
 	X(ENGINE_SPEC, "engine.spec") X(ENGINE_UP, "engine.up") X(ENGINE_EXEC, "engine.exec")               \
-	X(ENGINE_GONE, "engine.gone") X(ENGINE_REMOVE, "engine.remove") X(ENGINE_ANSWER, "engine.answer")
+	X(ENGINE_GONE, "engine.gone") X(ENGINE_REMOVE, "engine.remove") X(ENGINE_ANSWER, "engine.answer")     \
+	FAULTS_REPO(X)
+// of skep-repo
+#define FAULTS_REPO(X)                                                                                       \
+	X(REPO_BEGIN, "repo.begin") X(REPO_COMMIT, "repo.commit") X(REPO_RESULT, "repo.result")             \
+	X(LAYER_BEGIN, "repo.layer.begin") X(LAYER_FILES, "repo.layer.files")                               \
+	X(FETCH_LOCK, "repo.fetch.lock") X(FETCH_ASK, "repo.fetch.ask") X(FETCH_INIT, "repo.fetch.init")    \
+	X(FETCH_DONE, "repo.fetch.done") X(TREE_FILES, "repo.tree.files") X(TREE_GIT, "repo.tree.git")      \
+	X(COPY_FILES, "repo.copy.files") X(PIN_BEGIN, "repo.pin.begin") X(PIN_SCAN, "repo.pin.scan")        \
+	X(PIN_STORE, "repo.pin.store")
 
 enum fault {
 #define X(id, name) FAULT_##id,
