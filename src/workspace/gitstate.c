@@ -24,6 +24,8 @@ struct mark {
 struct gitwatch {
 	char *path;
 	struct mark m;
+	bool hint;  // a directory whose own times only tell that nothing came into it or left it: no part of the state
+	size_t under; // 1 + the hint that vouches for this absent file, or 0
 };
 
 static uint64_t ns_of(struct timespec t)
@@ -51,13 +53,24 @@ static void add(struct gitstate *s, char *path)
 		s->cap = s->cap ? s->cap * 2 : 64;
 		s->watch = xrealloc(s->watch, s->cap * sizeof *s->watch);
 	}
-	s->watch[s->n++] = (struct gitwatch){path, look(path)};
+	s->watch[s->n++] = (struct gitwatch){.path = path, .m = look(path)};
 }
 
-static void add_all(struct gitstate *s, const char *dir, const char *const *names)
+static void add_all(struct gitstate *s, const char *dir, size_t hint, const char *const *names)
 {
-	for (; *names; names++)
+	for (; *names; names++) {
 		add(s, xasprintf("%s/%s", dir, *names));
+		if (!s->fleeting && !s->watch[s->n - 1].m.mode && !strchr(*names, '/'))
+			s->watch[s->n - 1].under = hint;
+	}
+}
+
+// Most files are absent most of the time; one look at their directory is one instead of twenty.
+static size_t add_hint(struct gitstate *s, const char *dir)
+{
+	add(s, xstrdup(dir));
+	s->watch[s->n - 1].hint = true;
+	return s->n;
 }
 
 static DIR *list(const char *path)
@@ -97,9 +110,10 @@ static void add_modules(struct gitstate *s, const char *dir, int depth);
 
 static void add_repository(struct gitstate *s, const char *dir, const char *common, int depth)
 {
-	add_all(s, dir, gitdir_own_files);
-	add_all(s, dir, gitdir_own_dirs);
-	add_all(s, common, gitdir_shared_files);
+	size_t own_hint = add_hint(s, dir), hint = strcmp(dir, common) ? add_hint(s, common) : own_hint;
+	add_all(s, dir, own_hint, gitdir_own_files);
+	add_all(s, dir, own_hint, gitdir_own_dirs);
+	add_all(s, common, hint, gitdir_shared_files);
 	auto_free char *refs = xasprintf("%s/refs", common), *own = xasprintf("%s/refs", dir), *modules = xasprintf("%s/modules", dir);
 	add_refs(s, refs, 0);
 	if (strcmp(dir, common))
@@ -126,16 +140,27 @@ static void add_modules(struct gitstate *s, const char *dir, int depth)
 		closedir(d);
 }
 
+// One from the future tells of a clock that was set back.
+static bool is_young(const struct mark *m, uint64_t now)
+{
+	return m->ctime + TICK_NS > now && m->ctime < now + TICK_NS;
+}
+
 static void make_key(struct gitstate *s, uint64_t now)
 {
 	struct sha256 h;
 	sha256_init(&h);
 	sha256_add(&h, "gitlayer 1\n", 11); // of the form that is made from it
 	for (size_t i = 0; i < s->n; i++) {
-		const struct gitwatch *w = &s->watch[i];
+		struct gitwatch *w = &s->watch[i];
+		if (w->hint) {
+			if (is_young(&w->m, now))
+				w->m = (struct mark){0}; // vouches for nothing
+			continue;
+		}
 		sha256_add(&h, w->path, strlen(w->path) + 1);
 		sha256_add(&h, &w->m, sizeof w->m);
-		if (w->m.ctime + TICK_NS > now && w->m.ctime < now + TICK_NS) // one from the future tells of a clock set back
+		if (is_young(&w->m, now))
 			s->fleeting = true;
 	}
 	sha256_end_hex(&h, s->key);
@@ -180,16 +205,31 @@ void gitstate_done(struct gitstate *s)
 	*s = (struct gitstate){0};
 }
 
+static bool is_same(const struct gitwatch *w, bool top)
+{
+	struct mark now = look(w->path);
+	if (top && S_ISDIR(now.mode))
+		now.mtime = now.ctime = now.size = 0;
+	return !memcmp(&now, &w->m, sizeof now);
+}
+
 bool gitstate_same(const struct gitstate *s)
 {
+	size_t good = 0; // 1 + the hint that held last: it stands before those it vouches for
+	size_t good2 = 0;
 	if (s->fleeting || !s->n)
 		return false;
 	for (size_t i = 0; i < s->n; i++) {
-		struct mark now = look(s->watch[i].path);
-		if (!i && S_ISDIR(now.mode))
-			now.mtime = now.ctime = now.size = 0;
-		if (memcmp(&now, &s->watch[i].m, sizeof now))
+		const struct gitwatch *w = &s->watch[i];
+		if (w->under && (w->under == good || w->under == good2))
+			continue;
+		bool same = is_same(w, !i);
+		if (w->hint) {
+			good2 = good;
+			good = same ? i + 1 : 0;
+		} else if (!same) {
 			return false;
+		}
 	}
 	return true;
 }
