@@ -45,6 +45,20 @@
 	X(LAYER_DONE, "layer.done") \
 	X(LAYER_SYNC, "layer.sync") \
 	X(LAYER_CLEAR, "layer.clear") \
+	X(REPO_BEGIN, "repo.begin") \
+	X(REPO_COMMIT, "repo.commit") \
+	X(REPO_RESULT, "repo.result") \
+	X(LAYER_FILES, "repo.layer.files") \
+	X(FETCH_LOCK, "repo.fetch.lock") \
+	X(FETCH_ASK, "repo.fetch.ask") \
+	X(FETCH_INIT, "repo.fetch.init") \
+	X(FETCH_DONE, "repo.fetch.done") \
+	X(TREE_FILES, "repo.tree.files") \
+	X(TREE_GIT, "repo.tree.git") \
+	X(COPY_FILES, "repo.copy.files") \
+	X(PIN_BEGIN, "repo.pin.begin") \
+	X(PIN_SCAN, "repo.pin.scan") \
+	X(PIN_STORE, "repo.pin.store") \
 	// one a line: branches add here
 
 enum fault {

@@ -19,7 +19,7 @@ def points():
     for program in ("skepd", "skep-cell"):
         try:
             p = subprocess.run([f"{d}/{program}", "--faults"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=10, check=False)
-            found.update(dict.fromkeys(p.stdout.decode().split() if p.returncode == 0 else []))
+            found.update((x, None) for x in (p.stdout.decode().split() if p.returncode == 0 else []) if not x.startswith("repo."))  # those: test_repo*.py
         except (OSError, subprocess.TimeoutExpired):
             pass
     return list(found)

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// All work with git, for skepd, which never does such work itself. See workspace/repo.h and docs/workspaces.md.
+//
+// The last line on stdout is the result, a JSON object, or {"error":{"kind":"…","message":"…"}} with exit status 1.
+// What is going on comes as plain lines on stderr.
+#include "base/fault.h"
+#include "base/jsonw.h"
+#include "base/mem.h"
+#include "workspace/repo.h"
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char usage[] =
+	"usage: skep-repo gitlayer --dir DIR --into OUT [--objects PATH] [--alternates DIR]...\n"
+	"       skep-repo --help | --faults\n"
+	"Started by skepd. --url - reads the URL from standard input.\n";
+
+enum { OPT_URL = 1, OPT_INTO = 2, OPT_REF = 4, OPT_REPO = 8, OPT_COMMIT = 16, OPT_DIR = 32, OPT_OBJECTS = 64, OPT_SHADOW = 128,
+       OPT_REPOS = 256, OPT_HOST = 512, OPT_ALTERNATES = 1024, OPT_PATHS = 2048 };
+
+static const struct verb {
+	const char *name;
+	unsigned must, may;
+	int (*run)(const struct repo_args *a, struct buf *out, struct err *e);
+} verbs[] = {
+	{"gitlayer", OPT_DIR | OPT_INTO, OPT_OBJECTS | OPT_ALTERNATES, repo_gitlayer},
+};
+
+static int print(struct buf *b)
+{
+	buf_byte(b, '\n');
+	return fputs(buf_cstr(b), stdout) < 0 || fflush(stdout) ? 1 : 0;
+}
+
+static int print_error(const struct err *e)
+{
+	auto_buf struct buf b = BUF_INIT(16 << 10);
+	struct jsonw w = {.b = &b};
+	jw_open(&w, '{');
+	jw_key(&w, "error");
+	jw_open(&w, '{');
+	jw_kstr(&w, "kind", err_kind_name(e->kind));
+	jw_kstr(&w, "message", e->msg);
+	jw_close(&w, '}');
+	jw_close(&w, '}');
+	print(&b);
+	return 1;
+}
+
+static unsigned set(struct repo_args *a, const char *name, char *value)
+{
+	const struct {
+		const char *name;
+		unsigned bit;
+		const char **to;
+	} options[] = {
+		{"--url", OPT_URL, &a->url},		 {"--into", OPT_INTO, &a->into},       {"--ref", OPT_REF, &a->ref},
+		{"--repo", OPT_REPO, &a->repo},		 {"--commit", OPT_COMMIT, &a->commit}, {"--dir", OPT_DIR, &a->dir},
+		{"--objects", OPT_OBJECTS, &a->objects}, {"--shadow", OPT_SHADOW, &a->shadow}, {"--repos", OPT_REPOS, &a->repos},
+	};
+	for (size_t i = 0; i < countof(options); i++)
+		if (!strcmp(name, options[i].name)) {
+			*options[i].to = value;
+			return options[i].bit;
+		}
+	if (!strcmp(name, "--host")) {
+		strv_add(&a->hosts, value);
+		return OPT_HOST;
+	}
+	if (!strcmp(name, "--alternates")) {
+		strv_add(&a->allowed, value);
+		return OPT_ALTERNATES;
+	}
+	return 0;
+}
+
+static const struct verb *parse(int argc, char **argv, struct repo_args *a)
+{
+	const struct verb *v = NULL;
+	unsigned given = 0;
+	for (size_t i = 0; argc > 1 && i < countof(verbs); i++)
+		if (!strcmp(argv[1], verbs[i].name))
+			v = &verbs[i];
+	for (int i = 2; v && i < argc; i++) {
+		unsigned bit = 0;
+		if (!strcmp(argv[i], "--paths-from-stdin")) {
+			a->paths = true;
+			bit = OPT_PATHS;
+		} else if (i + 1 < argc) {
+			bit = set(a, argv[i], argv[i + 1]);
+			i++;
+		}
+		if (!(bit & (v->must | v->may)))
+			return NULL;
+		given |= bit;
+	}
+	return v && (given & v->must) == v->must ? v : NULL;
+}
+
+// No terminal: neither git nor ssh may ask anybody. A group of its own, so that who ends us ends git as well.
+static void prepare(void)
+{
+	const struct rlimit no_core = {0, 0};
+	if (setsid() < 0)
+		setpgid(0, 0);
+	setrlimit(RLIMIT_CORE, &no_core);
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
+	umask(022);
+	fault_init();
+}
+
+static void relative(const char **path, char **owned)
+{
+	if (!*path || **path == '/')
+		return;
+	auto_free char *cwd = getcwd(NULL, 0);
+	*owned = xasprintf("%s/%s", cwd ? cwd : "", *path);
+	*path = *owned;
+}
+
+static int run(const struct verb *v, struct repo_args *a)
+{
+	struct err e = {0};
+	auto_buf struct buf out = BUF_INIT(16u << 20);
+	auto_free char *real = NULL, *into = NULL, *repo = NULL, *shadow = NULL;
+	relative(&a->into, &into);
+	relative(&a->repo, &repo);
+	relative(&a->shadow, &shadow);
+	if (a->dir) {
+		real = realpath(a->dir, NULL);
+		if (!real) {
+			err_sys(&e, "%s", a->dir);
+			e.kind = ERR_NOT_FOUND;
+			return print_error(&e);
+		}
+		a->dir = real;
+	}
+	return v->run(a, &out, &e) ? print_error(&e) : print(&out);
+}
+
+int main(int argc, char **argv)
+{
+	struct repo_args a = {0};
+	if (argc == 2 && !strcmp(argv[1], "--faults")) {
+		fault_list();
+		return 0;
+	}
+	if (argc == 2 && !strcmp(argv[1], "--help"))
+		return fputs(usage, stdout) < 0;
+	const struct verb *v = parse(argc, argv, &a);
+	if (!v) {
+		fputs(usage, stderr);
+		return 2;
+	}
+	prepare();
+	int rc = run(v, &a);
+	strv_free(a.hosts);
+	strv_free(a.allowed);
+	return rc;
+}
