@@ -11,7 +11,8 @@
 	X(CELL_MOUNTS, "cell.mounts") X(CELL_LOCK, "cell.lock") X(CELL_READY, "cell.ready")                 \
 	X(CELL_SOCKET, "cell.socket") X(CELL_JOURNAL, "cell.journal") X(CELL_UP, "cell.up")                 \
 	X(EXEC_SPAWN, "exec.spawn") X(EXEC_OUTPUT, "exec.output") X(EXEC_EXIT, "exec.exit")                 \
-	X(CELL_STOP, "cell.stop") X(CELL_REMOVE, "cell.remove") X(CELL_GONE, "cell.gone")                   \
+	X(CELL_STOP, "cell.stop") X(MOVE_COPY, "move.copy") X(MOVE_ENTRY, "move.entry")                \
+	X(CELL_REMOVE, "cell.remove") X(CELL_GONE, "cell.gone")                   \
 	X(STORE_BEGIN, "store.begin") X(STORE_COMMIT, "store.commit") X(ENGINE_CREATE, "engine.create")     \
 	X(ENGINE_SPEC, "engine.spec") X(ENGINE_UP, "engine.up") X(ENGINE_EXEC, "engine.exec")               \
 	X(ENGINE_GONE, "engine.gone") X(ENGINE_REMOVE, "engine.remove") X(ENGINE_ANSWER, "engine.answer")
