@@ -7,6 +7,7 @@
 // combinations of root, trace and nested; nothing is patched at run time.
 //
 // -DGEN_AARCH64 builds the aarch64 tables on another machine, from the generic numbers that it uses.
+#include "model/move_pass.h"
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -80,7 +81,8 @@ enum { ROOT = 1, TRACE = 2, NESTED = 4, VARIANTS = 8 };
 // (isolate/seccomp.c). Without a supervisor the kernel answers both with ENOSYS.
 enum action {
 	KILL, REFUSE, NOSYS, TELL, PASS, RETURNS,
-	CHECK_clone = RETURNS, CHECK_ioctl, CHECK_personality, CHECK_socket, CHECK_socketpair, ACTIONS
+	CHECK_clone = RETURNS, CHECK_ioctl, CHECK_personality, CHECK_renameat2, CHECK_socket, CHECK_socketpair, ACTIONS,
+	MOVE_rename = TELL, MOVE_renameat = TELL, MOVE_renameat2 = CHECK_renameat2
 };
 
 static const uint32_t returns[RETURNS] = {
@@ -91,13 +93,13 @@ static const uint32_t returns[RETURNS] = {
 	[PASS] = SECCOMP_RET_ALLOW,
 };
 
-enum kind { K_ALLOW, K_NOTIFY, K_CHECK, K_WHEN, K_DENY, K_CLOSED, K_ABSENT };
+enum kind { K_ALLOW, K_NOTIFY, K_MOVE, K_CHECK, K_WHEN, K_DENY, K_CLOSED, K_ABSENT };
 
 struct row {
 	const char *name;
 	const char *number; // "__NR_name" itself when this architecture lacks it
 	enum kind kind;
-	int arg; // K_CHECK: the block; K_WHEN: flags
+	int arg; // K_CHECK, K_MOVE: the block; K_WHEN: flags
 	long nr;
 };
 
@@ -105,6 +107,7 @@ struct row {
 #define TEXT(x) TEXT_(x)
 #define ALLOW(n) {#n, TEXT(__NR_##n), K_ALLOW, 0, -1},
 #define NOTIFY(n) {#n, TEXT(__NR_##n), K_NOTIFY, 0, -1},
+#define MOVE(n) {#n, TEXT(__NR_##n), K_MOVE, MOVE_##n, -1},
 #define CHECK(n) {#n, TEXT(__NR_##n), K_CHECK, CHECK_##n, -1},
 #define WHEN(f, n) {#n, TEXT(__NR_##n), K_WHEN, f, -1},
 #define DENY(n) {#n, TEXT(__NR_##n), K_DENY, 0, -1},
@@ -157,6 +160,8 @@ static enum action action_of(const struct row *r, int variant)
 		return PASS;
 	case K_NOTIFY:
 		return TELL;
+	case K_MOVE:
+		return (enum action)r->arg;
 	case K_CHECK:
 		return r->arg == CHECK_clone && (variant & NESTED) ? PASS : (enum action)r->arg;
 	case K_WHEN:
@@ -281,6 +286,12 @@ static void check_personality(struct program *p)
 	if_equal(p, UINT32_MAX, PASS, REFUSE);
 }
 
+static void check_renameat2(struct program *p)
+{
+	load_arg(p, 5);
+	if_equal(p, MOVE_PASS, PASS, TELL);
+}
+
 static void check_socket(struct program *p)
 {
 	load_arg(p, 0);
@@ -304,6 +315,7 @@ static void build(struct program *p, int variant)
 		[CHECK_clone] = check_clone,
 		[CHECK_ioctl] = check_ioctl,
 		[CHECK_personality] = check_personality,
+		[CHECK_renameat2] = check_renameat2,
 		[CHECK_socket] = check_socket,
 		[CHECK_socketpair] = check_socketpair,
 	};
@@ -360,6 +372,7 @@ static const struct {
 } lists[] = {
 	{K_ALLOW, -1, "allow", "Allowed"},
 	{K_NOTIFY, -1, "notify", "Allowed after the supervisor has recorded it"},
+	{K_MOVE, -1, "move", "Allowed after a directory of a lower layer was made movable"},
 	{K_CHECK, -1, "check", "Allowed with the arguments above"},
 	{K_WHEN, TRACE, "trace", "Allowed unless `trace: off`, else EPERM"},
 	{K_WHEN, ROOT | NESTED, "root_nested", "Allowed with `--root` or `--nested`, else EPERM"},

@@ -59,6 +59,8 @@
 	X(PIN_BEGIN, "repo.pin.begin") \
 	X(PIN_SCAN, "repo.pin.scan") \
 	X(PIN_STORE, "repo.pin.store") \
+	X(MOVE_COPY, "move.copy") \
+	X(MOVE_ENTRY, "move.entry") \
 	// one a line: branches add here
 
 enum fault {

@@ -6,6 +6,7 @@
 #include "base/str.h"
 #include "cell/cell_int.h"
 #include "cell/denied.h"
+#include "cell/moves.h"
 #include "isolate/contain.h"
 #include "model/msg.h"
 #include <dirent.h>
@@ -181,6 +182,7 @@ static void on_ready(struct cell *c, struct frame *f)
 	c->iso = in;
 	describe(c);
 	c->notify.fn = record_proc;
+	seccomp_listen(f->fd);
 	if (loop_add(&c->loop, &c->notify, take_fd(&f->fd), LOOP_IN, &e))
 		build_failed(c, &e);
 	if (open_gate(c, &e))
@@ -332,6 +334,9 @@ void cell_on_init_frame(struct chan *ch, struct frame *f)
 	}
 	case M_SOCKET:
 		slot_take_socket(&c->net, f);
+		break;
+	case M_MOVABLE:
+		moves_answer(f->id);
 		break;
 	case M_WHO:
 		gate_who(&c->gate, f);

@@ -5,6 +5,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "init/exec.h"
+#include "init/moving.h"
 #include "init/tree.h"
 #include "init/who.h"
 #include "model/msg.h"
@@ -105,6 +106,7 @@ static _Noreturn void finish(void)
 static void on_grace(struct timer *t)
 {
 	(void)t;
+	moving_end();
 	kill(-1, SIGKILL);
 	finish();
 }
@@ -119,6 +121,7 @@ static void do_end(struct frame *f)
 	self.ending = true;
 	// ESRCH: there is nobody beside us, which for a short command is the rule.
 	if (!grace || (kill(-1, 0) && errno == ESRCH)) {
+		moving_end();
 		kill(-1, SIGKILL); // nothing may write behind the walk
 		finish();
 	}
@@ -283,6 +286,9 @@ static void on_frame(struct chan *c, struct frame *f)
 	case M_USAGE:
 		do_usage(f);
 		break;
+	case M_MOVABLE:
+		moving_ask(&self.chan, f);
+		break;
 	case M_WHO:
 		who_answer(&self.chan, f);
 		break;
@@ -320,6 +326,8 @@ static void on_signal(struct watch *w, uint32_t events)
 	while ((pid = wait4(-1, &status, WNOHANG, &ru)) > 0) {
 		if ((uint64_t)ru.ru_maxrss * 1024 > self.peak)
 			self.peak = (uint64_t)ru.ru_maxrss * 1024;
+		if (moving_reaped(pid, status))
+			continue;
 		struct exec *x = self.execs;
 		while (x && (x->pid != pid || x->tty)) // a keeper reports for itself
 			x = x->next;

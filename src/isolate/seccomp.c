@@ -17,6 +17,11 @@
 #define SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV (1UL << 5)
 #endif
 
+#ifndef SECCOMP_IOCTL_NOTIF_SET_FLAGS
+#define SECCOMP_IOCTL_NOTIF_SET_FLAGS SECCOMP_IOW(4, __u64)
+#endif
+#define SYNC_WAKE_UP 1UL // SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP, Linux 6.6
+
 #define PAGE 4096u  // the smallest there is: a read never spans two pages of the other side
 #define BATCH 32    // strings fetched with one call
 #define PIECE 128u  // first bytes of each
@@ -70,6 +75,19 @@ static bool is_exec(int nr)
 	return nr == SYS_execve || nr == SYS_execveat;
 }
 
+bool seccomp_is_rename(const struct seccomp_event *ev)
+{
+#ifdef SYS_rename
+	if (ev->nr == SYS_rename)
+		return true;
+#endif
+#ifdef SYS_renameat
+	if (ev->nr == SYS_renameat)
+		return true;
+#endif
+	return ev->nr == SYS_renameat2;
+}
+
 // What a kernel without them says: callers then go on without (useradd without the audit socket).
 static int socket_error(const struct seccomp_event *ev)
 {
@@ -79,7 +97,7 @@ static int socket_error(const struct seccomp_event *ev)
 // By the kernel's copy of the number and of integer arguments; nothing behind a pointer.
 static void judge(struct seccomp_event *ev)
 {
-	if (is_exec(ev->nr))
+	if (is_exec(ev->nr) || seccomp_is_rename(ev))
 		return;
 	ev->error = EPERM;
 	ev->name = "unknown";
@@ -90,6 +108,12 @@ static void judge(struct seccomp_event *ev)
 		}
 	if (ev->nr == SYS_socket || ev->nr == SYS_socketpair)
 		ev->error = socket_error(ev);
+}
+
+// Only a wish: without it every wake-up may go to another, sleeping processor.
+void seccomp_listen(int listener)
+{
+	(void)ioctl(listener, SECCOMP_IOCTL_NOTIF_SET_FLAGS, SYNC_WAKE_UP);
 }
 
 int seccomp_recv(int listener, struct seccomp_event *out, struct err *e)
@@ -106,7 +130,7 @@ int seccomp_recv(int listener, struct seccomp_event *out, struct err *e)
 int seccomp_answer(int listener, const struct seccomp_event *ev, struct err *e)
 {
 	struct seccomp_notif_resp r = {.id = ev->id};
-	if (is_exec(ev->nr))
+	if (is_exec(ev->nr) || seccomp_is_rename(ev))
 		r.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
 	else
 		r.error = ev->error ? -ev->error : -EPERM;

@@ -176,6 +176,15 @@ int userns_map(pid_t pid, const struct userns_host *h, enum profile p, uint32_t 
 	return write_map(pid, "uid_map", u, 2, e) || write_map(pid, "gid_map", g, 2, e) || close_projects(pid, e) ? -1 : 0;
 }
 
+int userns_inside(const struct userns_host *h, uint32_t first, uint32_t *id)
+{
+	uint32_t base = h->root ? first : 0, count = h->root ? RANGE : h->count + 1;
+	if (*id < base || *id - base >= count)
+		return -1;
+	*id -= base;
+	return 0;
+}
+
 // f(owner) = first+user, f(user) = first+owner, f(x) = first+x.
 static int swapped(uint32_t first, uint32_t owner, uint32_t user, struct id_range out[5])
 {

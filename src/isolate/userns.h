@@ -31,6 +31,8 @@ uint32_t userns_range(uint32_t n); // as root: first id of the n-th range
 int userns_map(pid_t pid, const struct userns_host *h, enum profile p, uint32_t first, struct err *e) MUST_USE;
 // The ids the cell's own processes run as, inside.
 void userns_inside_ids(const struct userns_host *h, enum profile p, uint32_t *out_uid, uint32_t *out_gid);
+// In the root profile: the cell's own number for what we see. -1: it has none.
+int userns_inside(const struct userns_host *h, uint32_t first, uint32_t *id) MUST_USE;
 // A namespace that only serves to map a mount's owners: id n on disk is first+n, but the owner of the
 // workspace and the cell's own user change places.
 int userns_for_mount(uint32_t first, uint32_t owner_uid, uint32_t owner_gid, uint32_t user, struct err *e) MUST_USE;
