@@ -162,10 +162,16 @@ void layers_compact(struct box *b)
 	c->next = b->g->compactions;
 	b->g->compactions = c;
 	b->compacting = true;
-	char **names = NULL;
+	char **names = NULL, **below = NULL;
 	for (char **f = c->from; *f; f++)
 		strv_add(&names, *f + strlen("layers/"));
-	struct layer_op op = {.verb = LAYER_MERGE, .from = names, .to = c->to};
+	auto_free char *base = b->row.tree ? xasprintf("%s/%s", b->g->skep_home, b->row.tree) : NULL;
+	for (char **l = b->row.lowers + own; *l; l++) {
+		auto_free char *path = xasprintf("%s/%s", b->g->skep_home, *l);
+		strv_add(&below, path);
+	}
+	struct layer_op op = {.verb = LAYER_MERGE, .from = names, .to = c->to, .below = below, .base = base ? base : b->row.repo};
 	b->g->backend->ops->layer(b->g->backend, &op, (struct layer_reply){on_merged, c});
 	strv_free(names);
+	strv_free(below);
 }

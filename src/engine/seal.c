@@ -66,7 +66,7 @@ static void sync_layer(struct engine *g, const char *snapshot, const char *layer
 	y->g = g;
 	memcpy(y->snapshot, snapshot, sizeof y->snapshot);
 	char *from[] = {(char *)layer, NULL};
-	struct layer_op op = {.verb = LAYER_SYNC, .from = from};
+	struct layer_op op = {.verb = LAYER_SYNC, .from = from, .sealed = true};
 	g->backend->ops->layer(g->backend, &op, (struct layer_reply){on_synced, y});
 }
 

@@ -145,6 +145,22 @@ static int open_partial(int layers, const char *name, struct err *e)
 	return flock(fd, LOCK_EX | LOCK_NB) ? err_sys(e, "lock %s", name) : take_fd(&fd);
 }
 
+static int merge(const struct layer_op *op, const int *from, int n, int to, struct layer_result *r, struct err *e)
+{
+	int below[LIMIT_LAYERS], n_below = 0, rc = 0;
+	auto_fd int base = op->base ? fs_open(AT_FDCWD, op->base, O_RDONLY | O_DIRECTORY, 0, e) : -1;
+	bool gone = op->base && base < 0;
+	for (; op->below && op->below[n_below] && n_below < LIMIT_LAYERS && !rc; n_below++) {
+		below[n_below] = fs_open(AT_FDCWD, op->below[n_below], O_RDONLY | O_DIRECTORY, 0, e);
+		rc = below[n_below] < 0 ? -1 : 0;
+	}
+	if (!rc)
+		rc = layer_merge(from, n, below, n_below, gone ? LAYER_BASE_GONE : base, to, r, e);
+	while (n_below--)
+		close_fd(&below[n_below]);
+	return rc;
+}
+
 static int fill(int layers, const struct layer_op *op, int to, struct layer_result *r, struct err *e)
 {
 	int from[LIMIT_LAYERS], n = 0, rc = 0;
@@ -154,7 +170,7 @@ static int fill(int layers, const struct layer_op *op, int to, struct layer_resu
 		rc = from[n] < 0 ? -1 : 0;
 	}
 	if (!rc)
-		rc = op->verb == LAYER_COPY ? layer_copy(from[0], to, like, r, e) : layer_merge(from, n, to, r, e);
+		rc = op->verb == LAYER_COPY ? layer_copy(from[0], to, like, r, e) : merge(op, from, n, to, r, e);
 	struct stat st;
 	if (!rc && (fstat(from[0], &st) || fchmod(to, st.st_mode & 0777)))
 		rc = err_sys(e, "layer %s", op->to);

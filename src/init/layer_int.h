@@ -53,4 +53,6 @@ bool entry_same_bytes(int a_dir, const char *a, int b_dir, const char *b);
 // --- verbs ---
 
 int layer_copy(int from, int to, int like, struct layer_result *r, struct err *e) MUST_USE;
-int layer_merge(const int *from, int n, int to, struct layer_result *r, struct err *e) MUST_USE;
+// below, base: descriptors of what lies below; base -1 = nothing.
+#define LAYER_BASE_GONE -2 // there was one, and it can not be looked at now
+int layer_merge(const int *from, int n, const int *below, int n_below, int base, int to, struct layer_result *r, struct err *e) MUST_USE;

@@ -12,6 +12,8 @@ void layer_op_write(struct buf *b, const struct layer_op *op)
 	wire_str(b, op->to);
 	wire_str(b, op->like);
 	wire_u8(b, op->sealed);
+	wire_strv(b, op->below);
+	wire_str(b, op->base);
 }
 
 // One name below layers/; those that begin with a dot are the nursery's own.
@@ -29,6 +31,9 @@ static bool is_fit(const struct layer_op *op)
 			return false;
 	if (op->verb >= LAYER_VERBS || !n || n > LIMIT_LAYERS || (op->verb != LAYER_MERGE && n != 1))
 		return false;
+	for (char *const *b = op->below; b && *b; b++)
+		if (**b != '/' || op->verb != LAYER_MERGE)
+			return false;
 	return makes ? op->to && is_name(op->to) && (!op->like || is_name(op->like)) : !op->to && !op->like;
 }
 
@@ -39,6 +44,8 @@ int layer_op_read(struct wire *w, struct layer_op *out, struct err *e)
 	op.to = wire_get_str(w);
 	op.like = wire_get_str(w);
 	op.sealed = wire_get_u8(w);
+	op.below = wire_get_strv(w);
+	op.base = wire_get_str(w);
 	if (w->bad || !is_fit(&op)) {
 		layer_op_done(&op);
 		return err_set(e, ERR_INVALID, "malformed request for work on a layer");
@@ -52,6 +59,8 @@ void layer_op_done(struct layer_op *op)
 	strv_free((char **)op->from);
 	free((char *)op->to);
 	free((char *)op->like);
+	strv_free((char **)op->below);
+	free((char *)op->base);
 	*op = (struct layer_op){0};
 }
 

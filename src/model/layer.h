@@ -24,6 +24,10 @@ struct layer_op {
 	enum layer_verb verb;
 	char *const *from; // NULL-terminated
 	const char *to, *like;
+	// LAYER_MERGE: what lies below, newest first: layers of the base, and its directory or NULL; absolute. A whiteout of
+	// something that nothing below has would be listed by a directory that has no other layer.
+	char *const *below;
+	const char *base;
 	bool sealed; // LAYER_SYNC: no cell has it mounted as its writable layer: overlay's scratch directories go
 };
 

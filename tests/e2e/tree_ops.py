@@ -29,6 +29,10 @@ def tree(top):
     return sorted(dirs), sorted(files), sorted(links)
 
 
+def below(dirs):
+    return [d for d in dirs if d != b"."]
+
+
 class Ops:
     def __init__(self, top, seed):
         self.top = os.fsencode(top)
@@ -81,7 +85,7 @@ class Ops:
         os.unlink(self.at(self.r.choice(files + links)))
 
     def rmdir(self, dirs, files, links):
-        top = self.at(self.r.choice(dirs[1:]))
+        top = self.at(self.r.choice(below(dirs)))
         for d, ds, fs in os.walk(top, topdown=False):
             for n in fs:
                 os.unlink(os.path.join(d, n))
@@ -94,16 +98,16 @@ class Ops:
         os.rename(self.at(self.r.choice(files + links)), self.at(self.fresh(dirs)))
 
     def rename_dir(self, dirs, files, links):
-        os.rename(self.at(self.r.choice(dirs[1:])), self.at(self.fresh(dirs)))
+        os.rename(self.at(self.r.choice(below(dirs))), self.at(self.fresh(dirs)))
 
     def chmod(self, dirs, files, links):
-        p = self.r.choice(files + dirs[1:])
+        p = self.r.choice(files + below(dirs))
         mode = self.r.choice([0o644, 0o755, 0o600, 0o444]) if p in files else self.r.choice([0o755, 0o700])
         if p not in files or os.lstat(self.at(p)).st_nlink == 1:
             os.chmod(self.at(p), mode)
 
     def xattr(self, dirs, files, links):
-        p, v = self.r.choice(files + dirs[1:]), self.r.randbytes(8)
+        p, v = self.r.choice(files + below(dirs)), self.r.randbytes(8)
         if p in dirs or os.lstat(self.at(p)).st_nlink == 1 and os.access(self.at(p), os.W_OK):
             os.setxattr(self.at(p), b"user.test", v)
 
