@@ -4,8 +4,9 @@ run once inside a sandbox and once on a plain directory, which is the model.
 
     tree_ops.py apply SEED COUNT [DIR]      tree_ops.py dump [DIR]
 
-In-place writes leave files with several names alone: overlayfs gives such a file a name of its own when it is first
-written to in a new layer (docs/workspaces.md)."""
+Hard links have names that begin with "hl", and in-place writes leave those alone: overlayfs gives such a file a life of
+its own when it is first written to in a new layer (docs/workspaces.md). How many names a file has is not looked at either:
+sealed layers share files that way."""
 import errno
 import hashlib
 import os
@@ -45,31 +46,39 @@ class Ops:
         return os.path.normpath(os.path.join(self.r.choice(dirs), self.r.choice(NAMES) + str(self.r.randrange(30)).encode()))
 
     def write(self, dirs, files, links):
-        p = self.fresh(dirs)
-        with open(self.at(p), "wb") as f:
-            f.write(self.r.randbytes(self.r.randrange(0, 5000)))
+        p, data = self.fresh(dirs), self.r.randbytes(self.r.randrange(0, 5000))
+        if not os.path.lexists(self.at(p)):
+            with open(self.at(p), "wb") as f:
+                f.write(data)
+
+    def writable(self, paths):
+        """root may write to what an ordinary user may not: the mode decides for both"""
+        return [p for p in paths if not os.path.basename(p).startswith(b"hl") and os.lstat(self.at(p)).st_mode & 0o200]
 
     def append(self, dirs, files, links):
-        p = self.r.choice([f for f in files if os.lstat(self.at(f)).st_nlink == 1])
+        p = self.r.choice(self.writable(files))
         data = self.r.randbytes(50)
         with open(self.at(p), "ab") as f:
             f.write(data)
 
     def replace(self, dirs, files, links):
         p, data = self.r.choice(files), self.r.randbytes(100)
-        with open(self.at(p) + b".new", "wb") as f:
+        temporary = os.path.join(os.path.dirname(self.at(p)), b"new")
+        with open(temporary, "wb") as f:
             f.write(data)
-        os.rename(self.at(p) + b".new", self.at(p))
+        os.rename(temporary, self.at(p))
 
     def sparse(self, dirs, files, links):
         p, size = self.fresh(dirs), self.r.randrange(1, 4) << 20
+        if os.path.lexists(self.at(p)):
+            return
         with open(self.at(p), "wb") as f:
             f.truncate(size)
             f.seek(size // 2)
             f.write(b"middle")
 
     def truncate(self, dirs, files, links):
-        p = self.r.choice([f for f in files if os.lstat(self.at(f)).st_nlink == 1])
+        p = self.r.choice(self.writable(files))
         os.truncate(self.at(p), self.r.randrange(0, 200))
 
     def mkdir(self, dirs, files, links):
@@ -79,7 +88,10 @@ class Ops:
         os.symlink(self.r.choice([b"../x", b"a0", b"/nowhere", b"."]), self.at(self.fresh(dirs)))
 
     def link(self, dirs, files, links):
-        os.link(self.at(self.r.choice(files)), self.at(self.fresh(dirs)))
+        p = os.path.normpath(os.path.join(self.r.choice(dirs), b"hl%d" % self.r.randrange(30)))
+        with open(self.at(p), "xb") as f:
+            f.write(self.r.randbytes(300))
+        os.link(self.at(p), self.at(p + b"-too"))
 
     def unlink(self, dirs, files, links):
         os.unlink(self.at(self.r.choice(files + links)))
@@ -95,7 +107,10 @@ class Ops:
         os.rmdir(top)
 
     def rename_file(self, dirs, files, links):
-        os.rename(self.at(self.r.choice(files + links)), self.at(self.fresh(dirs)))
+        p, to = self.r.choice(files + links), self.fresh(dirs)
+        if os.path.basename(p).startswith(b"hl"):
+            to = os.path.join(os.path.dirname(to), b"hl" + os.path.basename(to)[:200])
+        os.rename(self.at(p), self.at(to))
 
     def rename_dir(self, dirs, files, links):
         os.rename(self.at(self.r.choice(below(dirs))), self.at(self.fresh(dirs)))
@@ -103,13 +118,12 @@ class Ops:
     def chmod(self, dirs, files, links):
         p = self.r.choice(files + below(dirs))
         mode = self.r.choice([0o644, 0o755, 0o600, 0o444]) if p in files else self.r.choice([0o755, 0o700])
-        if p not in files or os.lstat(self.at(p)).st_nlink == 1:
+        if not os.path.basename(p).startswith(b"hl"):
             os.chmod(self.at(p), mode)
 
     def xattr(self, dirs, files, links):
-        p, v = self.r.choice(files + below(dirs)), self.r.randbytes(8)
-        if p in dirs or os.lstat(self.at(p)).st_nlink == 1 and os.access(self.at(p), os.W_OK):
-            os.setxattr(self.at(p), b"user.test", v)
+        p, v = self.r.choice(self.writable(files + below(dirs))), self.r.randbytes(8)
+        os.setxattr(self.at(p), b"user.test", v)
 
     def one(self):
         op = self.r.choice(["write"] * 4 + "append replace sparse truncate mkdir mkdir symlink link unlink rmdir rename_file rename_file rename_dir rename_dir chmod xattr".split())
