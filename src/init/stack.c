@@ -160,7 +160,9 @@ static bool same_file(const struct view *u, const struct view *l, const char *na
 		ssize_t na = readlinkat(u->dir, name, a, sizeof a), nb = readlinkat(l->dir, name, b, sizeof b);
 		return na == nb && na >= 0 && !memcmp(a, b, (size_t)na);
 	}
-	if (!S_ISREG(u->st.st_mode) || u->st.st_size != l->st.st_size)
+	if (!S_ISREG(u->st.st_mode))
+		return u->st.st_rdev == l->st.st_rdev; // a fifo is as good as another
+	if (u->st.st_size != l->st.st_size)
 		return false;
 	auto_fd int a = openat(u->dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 	auto_fd int b = openat(l->dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
