@@ -185,12 +185,17 @@ static int restore(struct sandbox *s, const struct snapshot *n, struct err *e)
 	s->n_base = n->n_base;
 	s->pending = n->pending;
 	id_make('l', s->layer);
+	s->layer_made = false;
 	return 0;
 }
 
 static int go_back(struct box *b, const struct snap *n, struct err *e)
 {
 	char **left = stack_push(b->row.layer, b->row.lowers);
+	if (stack_check(b->g, n->row.lowers, e)) {
+		strv_free(left);
+		return err_wrap(e, "snapshot %s can not be used", n->row.id);
+	}
 	int rc = fault(FAULT_ROLLBACK_STORE, e) || restore(&b->row, &n->row, e) || store_sandbox_stack(b->g->store, &b->row, e) ||
 				 store_flush(b->g->store, e)
 			 ? -1
@@ -218,6 +223,9 @@ static void on_kept(struct task *t, const struct err *e)
 	jw_kstr(&w, "kept", kept ? kept->row.id : NULL);
 	record(b, "rollback", buf_cstr(&body));
 	t->made = n;
+	if (b->row.state == STATE_FAILED)
+		box_move(b, STATE_STOPPED, NULL);
+	size_box(b);
 	box_save(b);
 	task_end(t, NULL);
 }
