@@ -71,6 +71,12 @@ void watchdog_lease(struct cell *c)
 	timer_set(&c->loop, &c->ttl, c->spec.lease_ms);
 }
 
+void watchdog_expire(struct cell *c)
+{
+	watchdog_hit(c, "ttl", "the sandbox has reached its time to live and was stopped; skep start begins anew");
+	cell_end(c, "expired", LIMIT_STOP_GRACE_MS, true);
+}
+
 static void on_ttl(struct timer *t)
 {
 	struct cell *c = container_of(t, struct cell, ttl);
@@ -79,14 +85,13 @@ static void on_ttl(struct timer *t)
 		watchdog_lease(c);
 		return;
 	}
-	if (c->spec.expiry_pauses && !cell_pause(c, true, &e)) {
+	if (c->spec.expiry_pauses && cell_pause(c, true, 0, &e) >= 0) {
 		watchdog_hit(c, "ttl", "the sandbox has reached its time to live and was paused; skep resume goes on");
 		if (c->control)
 			chan_send(&c->control->chan, M_PAUSED, 0, 0, &(uint8_t){1}, 1);
 		return;
 	}
-	watchdog_hit(c, "ttl", "the sandbox has reached its time to live and was stopped; skep start begins anew");
-	cell_end(c, "expired", LIMIT_STOP_GRACE_MS, true);
+	watchdog_expire(c);
 }
 
 static void on_idle(struct timer *t)

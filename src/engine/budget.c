@@ -27,7 +27,7 @@ static bool any_in(const char *dir, char *const *paths)
 static bool uses(const struct engine *g, const struct sandbox *s, const char *path)
 {
 	auto_free char *whole = xasprintf("%s/%s", g->skep_home, path);
-	return any_in(path, s->lowers) || (s->repo && is_in(whole, s->repo)) || any_in(whole, s->objects);
+	return any_in(path, s->lowers) || (s->tree && is_in(path, s->tree)) || any_in(whole, s->objects);
 }
 
 static bool snapshot_uses(const struct engine *g, const struct snapshot *n, const char *path)
@@ -38,9 +38,20 @@ static bool snapshot_uses(const struct engine *g, const struct snapshot *n, cons
 	return used;
 }
 
-bool derived_is_used(struct engine *g, const struct derived *d)
+// Checkouts show objects of their repository.
+static bool derived_uses(const struct engine *g, const struct derived *d, const char *path)
 {
-	const char *path = d->row.path;
+	auto_free char *whole = xasprintf("%s/%s", g->skep_home, path);
+	return strcmp(d->row.path, path) && any_in(whole, d->row.info);
+}
+
+bool derived_is_used(struct engine *g, const char *path)
+{
+	if (g->makings || g->fetches)
+		return true; // whatever is being made may need it
+	for (struct derived *o = g->derived; o; o = o->next)
+		if (derived_uses(g, o, path))
+			return true;
 	for (struct box *b = g->boxes; b; b = b->next)
 		if (uses(g, &b->row, path) || (b->cell && any_in(path, b->cell_row.lowers)))
 			return true;
@@ -87,7 +98,7 @@ struct derived **budget_victims(struct engine *g, uint64_t budget)
 		all++;
 	struct derived **list = xcalloc(all + 1, sizeof(struct derived *));
 	for (struct derived *d = used > budget ? g->derived : NULL; d; d = d->next)
-		if (!derived_is_used(g, d))
+		if (!derived_is_used(g, d->row.path))
 			list[n++] = d;
 	qsort(list, n, sizeof *list, by_use);
 	for (all = 0; all < n && used > budget; all++)

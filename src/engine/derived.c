@@ -115,7 +115,7 @@ void derived_release(struct engine *g, enum derived_kind kind, const char *key)
 		if (d->row.kind == kind && !strcmp(d->row.key, key)) {
 			auto_free char *path = xstrdup(d->row.path);
 			char *dirs[] = {path, NULL};
-			drop(g, d);
+			derived_drop(g, d);
 			engine_discard(g, dirs);
 			return;
 		}

@@ -2,6 +2,7 @@
 // What is left over: directories without rows, rows without directories, stale sockets, unfinished work, journals past their
 // time; and what can be made again and was not used for long, or is over the disk budget. Cgroups are the nursery's own.
 // What a sandbox, a snapshot or a live cell refers to is never touched.
+#include "engine/base_int.h"
 #include "engine/image_int.h"
 #include "engine/net_int.h"
 #include "engine/snap_int.h"
@@ -176,11 +177,12 @@ static void look_dir(struct gc *c, const char *dir)
 	struct dirent *ent;
 	while (d && (ent = readdir(d))) {
 		auto_free char *path = xasprintf("%s/%s", dir, ent->d_name);
-		if (ent->d_name[0] == '.' || derived_has(c->g, path))
+		if (ent->d_name[0] == '.' || derived_has(c->g, path) || made_is_busy(c->g, path) || c->g->fetches)
 			continue;
 		if (is_unfinished(c->g, fd, ent->d_name))
 			add(c, HOW_TREE, path, "a fetch or checkout that did not end");
-		else if (!str_has_suffix(ent->d_name, ".partial") && is_older(fd, ent->d_name, UNFINISHED_MS))
+		else if (!str_has_suffix(ent->d_name, ".partial") && is_older(fd, ent->d_name, DERIVED_KEPT_MS) &&
+			 !derived_is_used(c->g, path))
 			add(c, HOW_TREE, path, "nothing knows it");
 	}
 	if (d)
@@ -213,7 +215,7 @@ static void look_derived(struct gc *c)
 	for (struct derived *d = c->g->derived; d; d = d->next) {
 		if (!fs_exists(c->g->home_fd, d->row.path))
 			add_derived(c, d, "its directory is gone");
-		else if (d->row.used + DERIVED_KEPT_MS < now && !derived_is_used(c->g, d))
+		else if (d->row.used + DERIVED_KEPT_MS < now && !derived_is_used(c->g, d->row.path))
 			add_derived(c, d, "not used for 30 days");
 	}
 	struct derived **over = budget_victims(c->g, c->g->budget);

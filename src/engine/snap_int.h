@@ -90,7 +90,7 @@ int sizes_load(struct engine *g, struct err *e) MUST_USE;
 void sizes_free(struct engine *g);
 
 // budget.c
-bool derived_is_used(struct engine *g, const struct derived *d); // by a sandbox, a live cell or a snapshot
+bool derived_is_used(struct engine *g, const char *path); // by a sandbox, a live cell or a snapshot
 uint64_t budget_used(struct engine *g);				 // layers, derived things, images: as last counted
 // Those that must go, least recently used first, so that no more than `budget` is used; as many as there are.
 // out: NULL-terminated, owned, its members borrowed.

@@ -207,21 +207,25 @@ def test_gc_takes_what_nothing_refers_to(home, skep, project):
     assert skep("exec", home.new("--from", "named"), "--", "cat", "x").ok().line == "x"
 
 
-def test_gc_takes_snapshots_nobody_can_use(home, skep, project):
+def take_away(home, path):
+    """Somebody removes a directory of ours."""
+    os.rename(f"{home.skep_home}/{path}", f"{home.top}/away-{os.path.basename(path)}")
+
+
+def test_gc_takes_snapshots_nobody_can_use(home, skep):
     sid = home.new()
     for i in range(2):
         skep("exec", sid, "--", "sh", "-c", f"echo {i} > f").ok()
         skep("snapshot", sid, f"n{i}").ok()
+        first = min(layers(home)) if i == 0 else first
     snaps = {n["name"]: n for n in skep("snapshots", sid, "--json").json()["snapshots"]}
-    db_layers = layers(home)
     skep("exec", sid, "--", "sh", "-c", "echo 2 > f").ok()
     skep("snapshot", sid).ok()  # without a name
     unnamed = [n["id"] for n in skep("snapshots", sid, "--all", "--json").json()["snapshots"] if not n["name"]]
     assert len(unnamed) == 1
     edit(home, "UPDATE snapshots SET sandbox='sgonegonegonegon' WHERE id=?", unnamed[0])
     home.skep("ps").ok()
-    first = min(db_layers, key=lambda n: os.stat(f"{home.skep_home}/layers/{n}").st_ctime_ns)
-    shutil.rmtree(f"{home.skep_home}/layers/{first}", ignore_errors=True)
+    take_away(home, f"layers/{first}")
     would = gc(home, "--dry-run")
     assert "without a name" in would[unnamed[0]]["why"]
     assert {snaps["n0"]["id"], snaps["n1"]["id"]} <= set(would) and first in would[snaps["n0"]["id"]]["why"]
@@ -255,8 +259,8 @@ def stop_skepd(home):
     wait_for(lambda: proc_state(pid) in (None, "Z"), why="skepd to end")
 
 
-def test_derived_things_go_when_unused_or_over_budget(home, skep, project):
-    sid = home.new()
+def test_derived_things_go_when_unused_or_over_budget(home, skep):
+    sid = home.new("--empty")
     skep("exec", sid, "--", "sh", "-c", "head -c 1500000 /dev/urandom > work").ok()
     skep("stop", sid).ok()
     wait_for(lambda: (home.show(sid)["size"] or 0) > 1500000)
@@ -295,3 +299,42 @@ def strv(*texts):
     for t in texts:
         out += len(t).to_bytes(4, "little") + t.encode()
     return out
+
+
+# -- what somebody else did to our files ------------------------------------------------------------------------
+def test_a_layer_that_was_taken_away(home, skep, project):
+    """The sandbox fails and says why, at its next use and at the next start of skepd; others are fine; a snapshot helps."""
+    lost, fine = home.new("--name", "lost"), home.new("--name", "fine")
+    skep("exec", lost, "--", "sh", "-c", "echo one > f").ok()
+    skep("snapshot", lost, "one").ok()
+    before = layers(home)
+    skep("exec", lost, "--", "sh", "-c", "echo two > f").ok()
+    skep("stop", lost).ok()
+    upper = (layers(home) - before).pop()
+    skep("exec", fine, "--", "sh", "-c", "echo fine > f").ok()
+    take_away(home, f"layers/{upper}")
+    r = skep("exec", lost, "--", "cat", "f")
+    assert r.rc == 125 and "removed by somebody else" in r.err and len(r.err.splitlines()) == 1, r.err
+    assert home.show(lost)["state"] == "failed" and "removed by somebody else" in home.show(lost)["reason"]
+    skep("rollback", lost).ok()
+    assert home.show(lost)["state"] == "stopped"
+    assert skep("exec", lost, "--", "cat", "f").ok().line == "one"
+    skep("stop", lost).ok()
+    take_away(home, f"layers/{before.pop()}")
+    home.kill_skepd()
+    assert home.show(lost)["state"] == "failed" and "rollback" in home.show(lost)["reason"]
+    skep("start", lost).fails(4, "removed by somebody else")
+    assert skep("exec", fine, "--", "cat", "f").ok().line == "fine"
+    skep("rm", lost).fails(4, "--force")
+    skep("rm", "--force", lost).ok()
+
+
+def test_a_layer_of_a_live_cell_taken_away_while_skepd_was_dead(home, skep):
+    sid = home.new()
+    skep("exec", sid, "--", "sh", "-c", "echo 1 > f").ok()
+    cell = home.cell_pid(sid)
+    home.kill_skepd()
+    take_away(home, f"layers/{layers(home).pop()}")
+    os.kill(cell, signal.SIGKILL)
+    assert skep("start", sid).rc in (1, 4)
+    assert home.show(sid)["state"] == "failed" and home.show(sid)["reason"]
