@@ -23,7 +23,10 @@ static struct derived *put(struct engine *g, struct derived_row *row)
 
 static void load(void *ctx, struct derived_row *taken)
 {
-	put(ctx, taken);
+	if (derived_check(taken))
+		put(ctx, taken);
+	else
+		derived_row_done(taken);
 }
 
 int derived_load(struct engine *g, struct err *e)

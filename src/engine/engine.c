@@ -34,7 +34,11 @@ static int open_dirs(struct engine *g, struct err *e)
 
 static void load(void *ctx, struct sandbox *row)
 {
-	box_add(ctx, row);
+	bool broken;
+	if (row_check(ctx, row, &broken))
+		box_add(ctx, row)->broken = broken;
+	else
+		sandbox_done(row);
 }
 
 static void load_net(void *ctx, const char *sandbox, struct net_row *taken)

@@ -6,7 +6,7 @@
 //   exec.c    exec attach kill output              events.c  what cells report; reconcile
 //   record.c  the journal                          cellspec.c  row -> cell_spec
 //   env.c     environment of an exec               image.c  gc.c  child.c (sister programs)
-//   expiry.c  ttl, leases, pins
+//   expiry.c  ttl, leases, pins                    check.c  rows that somebody edited
 //   snap_int.h stacks of layers: layers.c seal.c snapshot.c fork.c derived.c sizes.c budget.c
 //   base_int.h what it stands on: base.c made.c pin.c
 //   net_int.h what it may reach: policy.c net.c secret.c trust.c ca.c ask.c
@@ -71,6 +71,7 @@ struct box {
 	struct cell_row cell_row;
 	struct cell_watcher w;
 	bool up, maintenance;
+	bool broken;  // its row was found to be wrong: check.c
 	bool expired; // and what follows from that was done
 	bool unsized; // its layers are to be counted
 	bool freezing, compacting; // by a snapshot; of its layers

@@ -17,6 +17,8 @@ int box_check_layers(struct box *b, struct err *e)
 {
 	auto_free char *upper = xasprintf("layers/%s", b->row.layer);
 	char *own[] = {b->row.layer_made ? upper : NULL, NULL};
+	if (b->broken)
+		return err_set(e, ERR_CONFLICT, "%s", b->row.reason ? b->row.reason : "its row in state.db is wrong");
 	if (!stack_check(b->g, b->row.lowers, e) && !stack_check(b->g, own, e))
 		return 0;
 	err_set(e, ERR_CONFLICT, "a layer of it was removed by somebody else and what was written there is lost: go back to a snapshot with "

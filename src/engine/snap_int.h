@@ -98,6 +98,12 @@ struct derived **budget_victims(struct engine *g, uint64_t budget);
 // Room for one more sandbox: derived things go for it; without enough of them LIMIT.
 int budget_check(struct engine *g, struct err *e) MUST_USE;
 
+// check.c: false = of no use at all. out_broken: it was mended only so far that it can be shown and removed.
+bool row_check(struct engine *g, struct sandbox *s, bool *out_broken);
+bool snapshot_check(const struct snapshot *n);
+bool derived_check(const struct derived_row *d);
+bool is_inner_path(const char *path);
+
 // fork.c
 void run_fork(struct task *t);
 // What a create on a snapshot starts from; the request's own words win.

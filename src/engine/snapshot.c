@@ -21,7 +21,10 @@ struct snap *snap_add(struct engine *g, struct snapshot *row)
 
 static void load(void *ctx, struct snapshot *taken)
 {
-	snap_add(ctx, taken);
+	if (snapshot_check(taken))
+		snap_add(ctx, taken);
+	else
+		snapshot_done(taken);
 }
 
 int snaps_load(struct engine *g, struct err *e)
@@ -223,6 +226,7 @@ static void on_kept(struct task *t, const struct err *e)
 	jw_kstr(&w, "kept", kept ? kept->row.id : NULL);
 	record(b, "rollback", buf_cstr(&body));
 	t->made = n;
+	b->broken = false;
 	if (b->row.state == STATE_FAILED)
 		box_move(b, STATE_STOPPED, NULL);
 	size_box(b);

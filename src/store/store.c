@@ -220,8 +220,10 @@ static int reopen_empty(struct store *s, const char *path, struct err *e)
 static int prepare_all(struct store *s, struct err *e)
 {
 	for (int i = 0; i < QUERIES; i++)
-		if (sqlite3_prepare_v3(s->db, sql[i], -1, SQLITE_PREPARE_PERSISTENT, &s->q[i], NULL) != SQLITE_OK)
-			return store_fail(s, e);
+		if (sqlite3_prepare_v3(s->db, sql[i], -1, SQLITE_PREPARE_PERSISTENT, &s->q[i], NULL) != SQLITE_OK) {
+			store_fail(s, e);
+			return err_wrap(e, "the tables were changed by somebody else: put state.db back as it was, or move it away to begin anew");
+		}
 	return 0;
 }
 

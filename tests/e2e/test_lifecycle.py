@@ -237,7 +237,7 @@ def test_gc_takes_snapshots_nobody_can_use(home, skep):
 
 def derive(home, n, used, size=1 << 20):
     """A derived thing as a checkout is: a directory with a row."""
-    os.makedirs(f"{home.skep_home}/trees/t{n}")
+    os.makedirs(f"{home.skep_home}/trees/t{n}/objects")
     with open(f"{home.skep_home}/trees/t{n}/f", "w", encoding="ascii") as f:
         f.write("x")
     db = sqlite3.connect(f"{home.skep_home}/state.db")
@@ -338,3 +338,78 @@ def test_a_layer_of_a_live_cell_taken_away_while_skepd_was_dead(home, skep):
     os.kill(cell, signal.SIGKILL)
     assert skep("start", sid).rc in (1, 4)
     assert home.show(sid)["state"] == "failed" and home.show(sid)["reason"]
+
+
+EDITS = [
+    ("lowers", strv("layers/../../../etc")), ("lowers", strv("/etc")), ("lowers", b"\xff\xff"), ("lowers", strv("layers/lnothere000000000")),
+    ("n_base", 7), ("state", 99), ("profile", -1), ("layer", "../../x"), ("layer", None), ("ws_path", None), ("ws_path", "no/path"),
+    ("mounts", b"\x01\x00\x00\x00"), ("limits", b"\x00"), ("owner", None), ("isolation", b"junk"), ("objects", b"\x05"), ("env", b"\x01")]
+
+
+def test_rows_edited_by_hand(home, skep):
+    """Each such sandbox is failed or fine, never another tree; the others are fine; it can be removed."""
+    fine = home.new("--name", "fine")
+    skep("exec", fine, "--", "sh", "-c", "echo 2 > f").ok()
+    ids = [home.new("--empty") for _ in EDITS]
+    for sid in ids:
+        skep("exec", sid, "--", "sh", "-c", "echo 1 > f").ok()
+    skep("stop", *ids).ok()
+    home.kill_skepd()
+    db = sqlite3.connect(f"{home.skep_home}/state.db")
+    with db:
+        for sid, (column, value) in zip(ids, EDITS):
+            db.execute(f"UPDATE sandboxes SET {column}=? WHERE id=?", (value, sid))
+    db.close()
+    for sid, edited in zip(ids, EDITS):
+        s = home.show(sid)
+        assert s["state"] in ("stopped", "failed") and (s["state"] == "stopped" or s["reason"]), (edited, s)
+        r = skep("exec", sid, "--", "cat", "f")
+        failed = r.rc == 125 and len(r.err.splitlines()) == 1 and home.show(sid)["state"] == "failed"
+        assert (r.rc, r.line) == (0, "1") or failed, (edited, r.out, r.err)
+    assert skep("exec", fine, "--", "cat", "f").ok().line == "2"
+    skep("gc").ok()
+    skep("rm", "--force", *ids).ok()
+    assert [x["id"] for x in home.ps()] == [fine]
+    gc(home)  # the layers of rows that lost their names
+
+
+def test_rows_edited_by_hand_lead_nowhere(home, skep):
+    sid = home.new()
+    skep("exec", sid, "--", "sh", "-c", "echo 1 > f").ok()
+    skep("snapshot", sid, "one").ok()
+    precious = f"{home.top}/precious"
+    os.mkdir(precious)
+    edit(home, "INSERT INTO derived VALUES(1,'k','../precious',x'',1,1,5)")
+    home.skep("ps").ok()
+    edit(home, "INSERT INTO snapshots SELECT 'naaaaaaaaaaaaaaa','saaaaaaaaaaaaaaa',NULL,1,1,?,0,0,x'',0", strv("../precious"))
+    gc(home)
+    edit(home, "INSERT INTO sandboxes SELECT '../precious' AS id,layer,machine_id,'n',owner," + ",".join(columns(home)[5:]) + " FROM sandboxes WHERE id=?", sid)
+    gc(home)
+    assert os.path.isdir(precious) and [s["id"] for s in home.ps()] == [sid]
+    edit(home, "DELETE FROM sandboxes WHERE id='../precious'")
+    assert skep("exec", sid, "--", "cat", "f").ok().line == "1"
+
+
+def columns(home):
+    db = sqlite3.connect(f"file:{home.skep_home}/state.db?mode=ro&immutable=1", uri=True)
+    names = [r[1] for r in db.execute("PRAGMA table_info(sandboxes)")]
+    db.close()
+    return names
+
+
+def test_a_table_without_a_column(home, skep):
+    """skepd does not start on it and says why; with the column back everything is there."""
+    sid = home.new()
+    skep("stop", sid).ok()
+    edit(home, "ALTER TABLE snapshots RENAME COLUMN template TO tmpl")
+    db = sqlite3.connect(f"{home.skep_home}/state.db")
+    with db:
+        db.execute("ALTER TABLE snapshots DROP COLUMN tmpl")
+    r = skep("ps")
+    assert r.rc in (1, 8) and "state.db" in r.err and "by somebody else" in r.err, r.err
+    with db:
+        db.execute("DROP TABLE snapshots")
+        db.execute("CREATE TABLE snapshots(id TEXT PRIMARY KEY, sandbox TEXT NOT NULL, name TEXT, created INTEGER, flags INTEGER,"
+                   " lowers BLOB, n_base INTEGER, pending INTEGER, template BLOB, ord INTEGER) WITHOUT ROWID")
+    db.close()
+    assert [s["id"] for s in home.ps()] == [sid]
