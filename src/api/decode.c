@@ -293,19 +293,32 @@ static int decode_first_exec(const json_t *o, struct create *c, struct err *e)
 
 static int decode_origin(const json_t *o, struct create *c, struct err *e)
 {
-	static const char *const ends[] = {[EXPIRY_STOP] = "stop", [EXPIRY_PAUSE] = "pause", [EXPIRY_DELETE] = "delete"};
 	const char *end;
 	if (own_str(o, "from", &c->from, e) || own_str(o, "context", &c->context, e) || own_str(o, "ref", &c->ref, e) || json_get_strv(o, "git_env", &c->git_env, e) ||
 	    json_get_bool(o, "auto_snapshot", &c->auto_snapshot, e) || json_get_bool(o, "pin", &c->pin, e) || json_get_str(o, "on_expiry", &end, e))
 		return -1;
 	if (c->context && (!*c->context || strlen(c->context) > 200))
 		return err_set(e, ERR_INVALID, "a context is 1 to 200 bytes");
-	for (size_t i = 0; end && i < countof(ends); i++)
-		if (!strcmp(end, ends[i])) {
-			c->on_expiry = (enum on_expiry)i;
+	for (enum on_expiry i = 0; end && i < EXPIRIES; i++)
+		if (!strcmp(end, on_expiry_name(i))) {
+			c->on_expiry = i;
 			return 0;
 		}
 	return end ? err_set(e, ERR_INVALID, "on_expiry \"%.40s\" is none of stop, pause and delete", end) : 0;
+}
+
+static int decode_lease(const json_t *o, struct create *c, struct err *e)
+{
+	uint64_t lease = 0;
+	if (json_get_bool(o, "pinned", &c->pinned, e) || get_ms(o, "lease_ms", &lease, e))
+		return -1;
+	if (!lease)
+		return 0;
+	if (c->ttl_ms)
+		return err_set(e, ERR_INVALID, "ttl_ms and lease_ms exclude each other");
+	c->ttl_ms = lease;
+	c->lease = true;
+	return 0;
 }
 
 int decode_create(const json_t *o, struct create *c, struct err *e)
@@ -313,7 +326,8 @@ int decode_create(const json_t *o, struct create *c, struct err *e)
 	static const char *const known[] = {
 		"name", "cwd", "repo", "empty", "image", "profile", "nested", "trace", "env", "mounts", "limits",
 		"timeout_ms", "ttl_ms", "idle_ms", "labels", "workspace_path", "min_isolation", "run", "keep", "start",
-		"umask", "caller_env", "caller_path", "exec", "from", "context", "ref", "auto_snapshot", "on_expiry", "git_env", "pin", NET_FIELDS, NULL};
+		"umask", "caller_env", "caller_path", "exec", "from", "context", "ref", "auto_snapshot", "on_expiry", "git_env", "pin",
+		"pinned", "lease_ms", NET_FIELDS, NULL};
 	bool has_umask;
 	c->umask_bits = 022;
 	if (refuse_unbuilt(o, e) || json_only(o, known, e) || own_str(o, "name", &c->name, e) || own_str(o, "cwd", &c->cwd, e) ||
@@ -326,5 +340,5 @@ int decode_create(const json_t *o, struct create *c, struct err *e)
 	    json_get_bool(o, "run", &c->run, e) || json_get_bool(o, "keep", &c->keep, e) || json_get_bool(o, "start", &c->start, e) ||
 	    get_umask(o, &c->umask_bits, &has_umask, e) || own_path(o, "caller_path", &c->caller_path, e))
 		return -1;
-	return decode_origin(o, c, e) || decode_net_members(o, &c->net, e) || decode_first_exec(o, c, e) ? -1 : 0;
+	return decode_lease(o, c, e) || decode_origin(o, c, e) || decode_net_members(o, &c->net, e) || decode_first_exec(o, c, e) ? -1 : 0;
 }

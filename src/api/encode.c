@@ -23,6 +23,15 @@ static void time_or_null(struct jsonw *w, const char *key, uint64_t ms)
 	str_or_null(w, key, ms ? iso : NULL);
 }
 
+static void ms_or_null(struct jsonw *w, const char *key, uint64_t ms)
+{
+	jw_key(w, key);
+	if (ms)
+		jw_u64(w, ms);
+	else
+		jw_null(w);
+}
+
 static void labels(struct jsonw *w, char *const *v)
 {
 	jw_key(w, "labels");
@@ -146,8 +155,18 @@ void encode_sandbox_members(struct jsonw *w, struct engine *g, const struct sand
 	limits(w, &s->limits);
 	mounts(w, g, s);
 	jw_kstr(w, "workspace_path", s->ws_path);
+	jw_kbool(w, "pinned", s->pinned);
+	jw_kbool(w, "dirty", s->pending != 0);
+	jw_kstr(w, "on_expiry", on_expiry_name(s->on_expiry));
+	ms_or_null(w, "ttl_ms", s->lease ? 0 : s->ttl_ms);
+	ms_or_null(w, "lease_ms", s->lease ? s->ttl_ms : 0);
+	ms_or_null(w, "idle_ms", s->idle_ms);
+	uint64_t bytes;
 	jw_key(w, "size");
-	jw_null(w);
+	if (engine_size(g, s, &bytes))
+		jw_u64(w, bytes);
+	else
+		jw_null(w);
 }
 
 void encode_sandbox(struct jsonw *w, struct engine *g, const struct sandbox *s)

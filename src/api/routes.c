@@ -235,6 +235,18 @@ static void post_resume(struct request *r)
 		engine_pause(r->engine, r->parts[0], false, (struct done){done_sandbox, r});
 }
 
+static void post_pin(struct request *r)
+{
+	if (body_is_empty(r))
+		engine_pin(r->engine, r->parts[0], true, (struct done){done_sandbox, r});
+}
+
+static void post_unpin(struct request *r)
+{
+	if (body_is_empty(r))
+		engine_pin(r->engine, r->parts[0], false, (struct done){done_sandbox, r});
+}
+
 static void begin_exec(struct request *r, int (*decode)(const json_t *, struct exec_request *, struct err *))
 {
 	struct exec_request x = {0};
@@ -424,6 +436,8 @@ static void done_gc(void *ctx, const struct err *e, const struct gc_item *items,
 		jw_open(&l.w, '{');
 		jw_kstr(&l.w, "what", items[i].what);
 		jw_kstr(&l.w, "why", items[i].why);
+		if (items[i].bytes)
+			jw_ku64(&l.w, "bytes", items[i].bytes);
 		jw_kbool(&l.w, "done", items[i].done);
 		jw_close(&l.w, '}');
 	}
@@ -459,6 +473,8 @@ const struct route api_routes[] = {
 	{"POST", "/v1/sandboxes/{}/stop", true, post_stop},
 	{"POST", "/v1/sandboxes/{}/pause", true, post_pause},
 	{"POST", "/v1/sandboxes/{}/resume", true, post_resume},
+	{"POST", "/v1/sandboxes/{}/pin", true, post_pin},
+	{"POST", "/v1/sandboxes/{}/unpin", true, post_unpin},
 	{"POST", "/v1/sandboxes/{}/execs", true, post_exec},
 	{"GET", "/v1/sandboxes/{}/execs", false, get_execs},
 	{"POST", "/v1/sandboxes/{}/jobs", true, post_job},

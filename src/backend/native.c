@@ -523,6 +523,15 @@ static void native_policy(struct cell *c, const struct cell_net *n, struct reply
 		chan_send_buf(&c->ch, M_POLICY, id, &b);
 }
 
+static void native_limits(struct cell *c, const struct limits *l, uint64_t expires_unix_ms, uint64_t idle_ms, struct reply r)
+{
+	auto_buf struct buf b = BUF_INIT(256);
+	limits_write(&b, l);
+	wire_u64(&b, expires_unix_ms);
+	wire_u64(&b, idle_ms);
+	ask(c, M_LIMITS, &b, r);
+}
+
 static void native_answer(struct cell *c, uint32_t ask_id, uint8_t verdict, uint8_t scope)
 {
 	uint8_t body[] = {verdict, scope};
@@ -601,6 +610,7 @@ static const struct backend_ops native_ops = {
 	.event = native_event,
 	.policy = native_policy,
 	.answer = native_answer,
+	.limits = native_limits,
 	.stop = native_stop,
 	.remove = native_remove,
 	.layer = native_layer,

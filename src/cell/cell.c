@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/fs.h"
 #include "base/log.h"
@@ -242,6 +243,8 @@ static void on_freeze(struct cell *c, struct wire *w)
 	c->pause_request = 0;
 	if (!done)
 		c->paused = false; // it let everything go on
+	if (!done && !request && c->spec.expires_unix_ms && c->spec.expires_unix_ms <= clock_unix_ms())
+		watchdog_expire(c); // it was to be paused at the end of its time
 	if (!request || !c->control)
 		return;
 	err_set(&e, ERR_TIMEOUT, "a process of the sandbox would not stop");

@@ -197,6 +197,8 @@ void record_limit(struct cell *c, const char *limit, const char *message, const 
 
 // watchdog.c
 void watchdog_start(struct cell *c);
+void watchdog_expire(struct cell *c);
+void watchdog_lease(struct cell *c); // its client was there until now
 void watchdog_activity(struct cell *c); // something began, ended or moved
 void watchdog_exec(struct sx *x);	 // arms its timeout
 void watchdog_ended(struct sx *x);

@@ -75,8 +75,10 @@ static void drop(struct client *cl)
 		return;
 	}
 	gate_client_gone(&c->gate);
-	if (x)
+	if (x) {
 		sx_grant(x); // perhaps it was the one everybody waited for
+		watchdog_lease(c);
+	}
 	watchdog_activity(c);
 	cell_maybe_exit(c);
 }

@@ -55,11 +55,43 @@ void watchdog_exec(struct sx *x)
 		timer_set(&x->cell->loop, &x->timeout, x->spec.timeout_ms);
 }
 
+static bool has_clients(const struct cell *c)
+{
+	for (const struct client *cl = c->clients; cl; cl = cl->next)
+		if (cl->exec)
+			return true;
+	return false;
+}
+
+void watchdog_lease(struct cell *c)
+{
+	if (c->stage != CELL_UP || !c->spec.lease_ms || !c->spec.expires_unix_ms)
+		return;
+	c->spec.expires_unix_ms = clock_unix_ms() + c->spec.lease_ms;
+	timer_set(&c->loop, &c->ttl, c->spec.lease_ms);
+}
+
+void watchdog_expire(struct cell *c)
+{
+	watchdog_hit(c, "ttl", "the sandbox has reached its time to live and was stopped; skep start begins anew");
+	cell_end(c, "expired", LIMIT_STOP_GRACE_MS, true);
+}
+
 static void on_ttl(struct timer *t)
 {
 	struct cell *c = container_of(t, struct cell, ttl);
-	watchdog_hit(c, "ttl", "the sandbox has reached its time to live and was stopped; skep start begins anew");
-	cell_end(c, "expired", LIMIT_STOP_GRACE_MS, true);
+	struct err e;
+	if (c->spec.lease_ms && has_clients(c)) {
+		watchdog_lease(c);
+		return;
+	}
+	if (c->spec.expiry_pauses && cell_pause(c, true, 0, &e) >= 0) {
+		watchdog_hit(c, "ttl", "the sandbox has reached its time to live and was paused; skep resume goes on");
+		if (c->control)
+			chan_send(&c->control->chan, M_PAUSED, 0, 0, &(uint8_t){1}, 1);
+		return;
+	}
+	watchdog_expire(c);
 }
 
 static void on_idle(struct timer *t)
@@ -102,12 +134,7 @@ void watchdog_ended(struct sx *x)
 
 static bool is_idle(const struct cell *c)
 {
-	if (sx_running(c))
-		return false;
-	for (const struct client *cl = c->clients; cl; cl = cl->next)
-		if (cl->exec)
-			return false;
-	return true;
+	return !sx_running(c) && !has_clients(c);
 }
 
 void watchdog_activity(struct cell *c)
@@ -315,5 +342,7 @@ void watchdog_start(struct cell *c)
 	}
 	if (c->spec.expires_unix_ms)
 		timer_set(&c->loop, &c->ttl, c->spec.expires_unix_ms > now ? c->spec.expires_unix_ms - now : 0);
+	else
+		timer_clear(&c->loop, &c->ttl);
 	watchdog_activity(c);
 }

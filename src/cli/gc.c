@@ -18,18 +18,29 @@ static const struct opt gc_opts[] = {
 static int gc_table(const json_t *items, bool dry_run)
 {
 	auto_buf struct buf b = BUF_INIT(HTTP_BODY_MAX);
-	struct table t = {.n_cols = 3};
+	struct table t = {.n_cols = 4};
+	uint64_t all = 0;
 	size_t i;
 	json_t *item;
 	json_array_foreach(items, i, item)
 	{
 		bool done = json_is_true(json_object_get(item, "done"));
 		table_add(&t, done ? "removed" : dry_run ? "would go" : "left");
+		auto_buf struct buf size = BUF_INIT(64);
+		uint64_t bytes = json_is_integer(json_object_get(item, "bytes")) ? json_u64(item, "bytes") : 0;
+		if (bytes)
+			out_size(&size, bytes);
+		all += bytes;
 		table_add(&t, json_str(item, "what"));
+		table_add(&t, buf_cstr(&size));
 		table_add(&t, json_str(item, "why"));
 	}
 	table_print(&t, &b);
-	buf_fmt(&b, "%zu item%s\n", json_array_size(items), json_array_size(items) == 1 ? "" : "s");
+	buf_fmt(&b, "%zu item%s", json_array_size(items), json_array_size(items) == 1 ? "" : "s");
+	buf_str(&b, all ? ", " : "");
+	if (all)
+		out_size(&b, all);
+	buf_byte(&b, '\n');
 	return out_flush(&b);
 }
 
@@ -49,6 +60,8 @@ const struct cmd cmd_gc = {
 	.name = "gc",
 	.args = "",
 	.help = "remove what nothing refers to any more",
+	.notes = "Also caches that can be made again and were not used for 30 days, or that are over the disk budget\n"
+		 "(disk_budget in config.yaml). Never what a sandbox, a snapshot or a running cell uses.",
 	.opts = gc_opts,
 	.opts_size = sizeof(struct gc_opts),
 	.tail = -1,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// start, stop, pause, resume, rm: each takes several sandboxes, tries them all, and tells of every failure.
+// start, stop, pause, resume, pin, unpin, rm: each takes several sandboxes, tries them all, and tells of every failure.
 #include "base/mem.h"
 #include "cli/api.h"
 #include "cli/out.h"
@@ -10,7 +10,7 @@ struct rm_opts {
 };
 
 static const struct opt rm_opts[] = {
-	FLAG(AT(struct rm_opts, force), "force", 'f', "also with pending changes"),
+	FLAG(AT(struct rm_opts, force), "force", 'f', "also with pending changes, and pinned ones"),
 	FLAG(AT(struct rm_opts, all), "all", 0, "every sandbox"),
 	OPTS_END,
 };
@@ -82,6 +82,8 @@ STATE_VERB(start, "start a sandbox: its cell, without a command");
 STATE_VERB(stop, "stop a sandbox: ends its processes, keeps its workspace");
 STATE_VERB(pause, "freeze every process of a sandbox");
 STATE_VERB(resume, "let a paused sandbox go on");
+STATE_VERB(pin, "keep a sandbox for good: it never expires, and only rm --force removes it");
+STATE_VERB(unpin, "let a pinned sandbox expire and be removed again");
 
 const struct cmd cmd_rm = {
 	.name = "rm",

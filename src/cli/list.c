@@ -43,28 +43,38 @@ static const char *or_dash(const char *s)
 	return *s ? s : "-";
 }
 
+static void add_age(struct buf *b, const char *iso)
+{
+	uint64_t then, now = clock_unix_ms();
+	if (!out_iso_ms(iso, &then) && then <= now)
+		out_age(b, now - then);
+}
+
 static void ps_row(struct table *t, const json_t *s, const json_t *execs)
 {
-	auto_buf struct buf age = BUF_INIT(64);
-	uint64_t created, now = clock_unix_ms();
+	auto_buf struct buf age = BUF_INIT(64), used = BUF_INIT(64), size = BUF_INIT(64);
 	const json_t *pending = json_object_get(s, "pending");
-	if (!out_iso_ms(json_str(s, "created"), &created) && created <= now)
-		out_age(&age, now - created);
+	add_age(&age, json_str(s, "created"));
+	add_age(&used, json_str(s, "used"));
+	if (json_is_integer(json_object_get(s, "size")))
+		out_size(&size, json_u64(s, "size"));
 	table_add(t, json_str(s, "id"));
 	table_add(t, or_dash(json_str(s, "name")));
 	table_add(t, json_str(s, "state"));
 	table_add(t, or_dash(buf_cstr(&age)));
+	table_add(t, or_dash(buf_cstr(&used)));
 	table_add_u64(t, count_running(execs, json_str(s, "id")));
 	if (json_is_integer(pending))
 		table_add_u64(t, json_u64(s, "pending"));
 	else
 		table_add(t, "?");
+	table_add(t, or_dash(buf_cstr(&size)));
 	table_add(t, or_dash(json_str(s, "repo")));
 }
 
 static int ps_table(const json_t *boxes, const json_t *execs)
 {
-	static const char *const heads[] = {"ID", "NAME", "STATE", "AGE", "EXECS", "PENDING", "WORKSPACE"};
+	static const char *const heads[] = {"ID", "NAME", "STATE", "AGE", "USED", "EXECS", "PENDING", "SIZE", "WORKSPACE"};
 	auto_buf struct buf b = BUF_INIT(HTTP_BODY_MAX);
 	struct table t = {.n_cols = countof(heads)};
 	for (size_t i = 0; i < countof(heads); i++)
@@ -254,11 +264,21 @@ static void show_net(struct table *t, const json_t *net)
 	}
 }
 
+static void show_size(struct table *t, const json_t *size)
+{
+	auto_buf struct buf b = BUF_INIT(64);
+	if (!json_is_integer(size))
+		return;
+	out_size(&b, (uint64_t)json_integer_value(size));
+	show_row(t, "size", buf_cstr(&b));
+}
+
 static int show_table(const json_t *s)
 {
 	static const char *const plain[] = {"id",      "name",	"state",   "reason",	     "backend",
 					    "profile", "image", "repo",	   "workspace_path", "owner",
-					    "created", "used",	"expires", "pending",	     "size"};
+					    "created", "used",	"expires", "on_expiry",      "pending",
+					    "dirty",   "pinned"};
 	auto_buf struct buf b = BUF_INIT(HTTP_BODY_MAX);
 	struct table t = {.n_cols = 2};
 	for (size_t i = 0; i < countof(plain); i++) {
@@ -266,6 +286,7 @@ static int show_table(const json_t *s)
 		if (v)
 			show_row(&t, plain[i], v);
 	}
+	show_size(&t, json_object_get(s, "size"));
 	show_members(&t, "base", json_object_get(s, "base"));
 	show_members(&t, "labels", json_object_get(s, "labels"));
 	show_mounts(&t, json_object_get(s, "mounts"));

@@ -247,6 +247,8 @@ int request_check(const struct create_opts *o, struct err *e)
 		return err_set(e, ERR_INVALID, "--workspace-path %.100s: must be absolute", o->workspace_path);
 	if (o->empty && o->repo)
 		return err_set(e, ERR_INVALID, "--empty and --repo exclude each other");
+	if (o->ttl != OPT_UNSET && o->lease != OPT_UNSET)
+		return err_set(e, ERR_INVALID, "--ttl and --lease exclude each other");
 	if (o->tty && o->no_tty)
 		return err_set(e, ERR_INVALID, "--tty and --no-tty exclude each other");
 	return net_check(&o->net, e) || request_check_env(o->env, e) ? -1 : 0;
@@ -313,7 +315,7 @@ static void put_flags(struct jsonw *w, const struct create_opts *o, bool run)
 	if (run)
 		jw_kbool(w, "run", true);
 	if (o->keep)
-		jw_kbool(w, "keep", true);
+		jw_kbool(w, run ? "keep" : "pinned", true); // run: not removed afterwards
 }
 
 static int put_create(struct jsonw *w, const struct create_opts *o, const struct exec_request *exec, const struct known *r,
@@ -340,6 +342,7 @@ static int put_create(struct jsonw *w, const struct create_opts *o, const struct
 	put_number(w, "timeout_ms", o->timeout);
 	put_number(w, "ttl_ms", o->ttl);
 	put_number(w, "idle_ms", o->idle);
+	put_number(w, "lease_ms", o->lease);
 	jw_kstr(w, "caller_path", getenv("PATH"));
 	put_caller(w);
 	if (exec) {

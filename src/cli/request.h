@@ -9,7 +9,7 @@ struct create_opts {
 	const char *from, *context, *ref, *on_expiry;
 	bool empty, root, nested, no_trace, auto_snapshot, pin;
 	char **env, **mounts, **labels;
-	uint64_t cpus, memory, disk, pids, timeout, ttl, idle;
+	uint64_t cpus, memory, disk, pids, timeout, ttl, idle, lease;
 	struct net_opts net;
 	bool rm, keep, tty, no_tty; // run
 	bool json;		    // new
@@ -41,8 +41,10 @@ struct create_opts {
 		VALUE(OPT_SIZE, CREATE_AT(disk), "disk", 0, "SIZE", "limit of what it may write (default 10g)"),  \
 		VALUE(OPT_COUNT, CREATE_AT(pids), "pids", 0, "N", "limit of processes (default 512)"),            \
 		VALUE(OPT_DURATION, CREATE_AT(timeout), "timeout", 0, "TIME", "end a command after TIME"),        \
-		VALUE(OPT_DURATION, CREATE_AT(ttl), "ttl", 0, "TIME", "stop the sandbox after TIME"),             \
-		CHOICE(CREATE_AT(on_expiry), "on-expiry", 0, "ACTION", "what --ttl does then (default stop)",     \
+		VALUE(OPT_DURATION, CREATE_AT(ttl), "ttl", 0, "TIME", "end the sandbox after TIME (see --on-expiry)"),            \
+		VALUE(OPT_DURATION, CREATE_AT(lease), "lease", 0, "TIME",                                         \
+		      "end it TIME after its last use by a client"),                                              \
+		CHOICE(CREATE_AT(on_expiry), "on-expiry", 0, "ACTION", "what --ttl and --lease do then (default stop)",     \
 		       "stop|pause|delete"),                                                                      \
 		VALUE(OPT_DURATION, CREATE_AT(idle), "idle", 0, "TIME",                                           \
 		      "stop the sandbox when it did nothing for TIME"),                                           \

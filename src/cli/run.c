@@ -26,6 +26,7 @@ static const struct opt run_opts[] = {
 
 static const struct opt new_opts[] = {
 	CREATE_ROWS,
+	FLAG(CREATE_AT(keep), "keep", 0, "pin it: it never expires, and only rm --force removes it"),
 	FLAG(CREATE_AT(json), "json", 0, "print the whole sandbox, not only its id"),
 	OPTS_END,
 };

@@ -33,15 +33,19 @@ struct box *box_find(struct engine *g, const char *id, struct err *e)
 	struct box *found = NULL;
 	int fit = 0;
 	for (struct box *b = g->boxes; b; b = b->next) {
-		if (!strcmp(b->row.id, id) || (b->row.name && !strcmp(b->row.name, id)))
+		if (!strcmp(b->row.id, id) || (b->row.name && !strcmp(b->row.name, id))) {
+			lease_renew(b);
 			return b;
+		}
 		if (n >= 3 && !strncmp(b->row.id, id, n)) {
 			found = b;
 			fit++;
 		}
 	}
-	if (fit == 1)
+	if (fit == 1) {
+		lease_renew(found);
 		return found;
+	}
 	err_set(e, fit ? ERR_CONFLICT : ERR_NOT_FOUND,
 		fit ? "%.40s fits several sandboxes: give more of the id" : "no sandbox %.40s", id);
 	return NULL;

@@ -76,7 +76,9 @@ void cellspec_make(struct box *b, const struct task *t, bool maintenance, struct
 		.ws_path = xstrdup(s->ws_path),
 		.home = xstrdup(home_inside(s)),
 		.limits = s->limits,
-		.expires_unix_ms = maintenance ? 0 : s->expires,
+		.expires_unix_ms = maintenance || s->pinned ? 0 : s->expires,
+		.lease_ms = s->lease ? s->ttl_ms : 0,
+		.expiry_pauses = s->on_expiry == EXPIRY_PAUSE,
 		.idle_ms = maintenance ? 0 : s->idle_ms,
 	};
 	memcpy(out->sandbox, s->id, sizeof out->sandbox);

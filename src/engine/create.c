@@ -175,6 +175,8 @@ static int make_from(struct engine *g, struct create *c, struct sandbox *row, st
 	row->ttl_ms = c->ttl_ms ? c->ttl_ms : row->ttl_ms;
 	row->idle_ms = c->idle_ms ? c->idle_ms : row->idle_ms;
 	row->auto_snapshot |= c->auto_snapshot;
+	row->lease = c->ttl_ms ? c->lease : row->lease;
+	row->on_expiry = c->on_expiry ? c->on_expiry : row->on_expiry;
 	return 0;
 }
 
@@ -201,12 +203,13 @@ static int make_new(struct engine *g, struct create *c, struct sandbox *row, str
 	row->idle_ms = c->idle_ms;
 	row->auto_snapshot = c->auto_snapshot;
 	row->on_expiry = c->on_expiry;
+	row->lease = c->lease;
 	return 0;
 }
 
 static int make_row(struct engine *g, struct create *c, struct sandbox *row, struct err *e)
 {
-	if (config_apply(g, c, e) || check_name(g, c->name, e) || env_check(c->env, e) || check_labels(c->labels, e) ||
+	if (config_apply(g, c, e) || budget_check(g, e) || check_name(g, c->name, e) || env_check(c->env, e) || check_labels(c->labels, e) ||
 	    (c->from ? make_from(g, c, row, e) : make_new(g, c, row, e)) || net_request_check(g, &c->net, e))
 		return -1;
 	if (c->run && !c->has_exec)
@@ -219,6 +222,7 @@ static int make_row(struct engine *g, struct create *c, struct sandbox *row, str
 	row->state = STATE_CREATING;
 	row->run = c->run;
 	row->keep = c->keep || row->context || c->from;
+	row->pinned = c->pinned;
 	row->has_net = net_request_apply(&row->net, &c->net);
 	row->created = row->used = clock_unix_ms();
 	row->expires = row->ttl_ms ? row->created + row->ttl_ms : 0;
@@ -295,6 +299,8 @@ static void on_based(struct task *t, const struct err *e)
 		return;
 	task_answer(t, NULL);
 	box_save(b); // head and the journal's anchor
+	if (b->row.expires)
+		expiry_arm(b->g);
 	task_end(t, NULL);
 }
 

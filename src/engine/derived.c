@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define USED_MS (3600 * 1000ULL)
+
 static struct derived *put(struct engine *g, struct derived_row *row)
 {
 	struct derived *d = xcalloc(1, sizeof *d);
@@ -21,7 +23,10 @@ static struct derived *put(struct engine *g, struct derived_row *row)
 
 static void load(void *ctx, struct derived_row *taken)
 {
-	put(ctx, taken);
+	if (derived_check(taken))
+		put(ctx, taken);
+	else
+		derived_row_done(taken);
 }
 
 int derived_load(struct engine *g, struct err *e)
@@ -29,7 +34,7 @@ int derived_load(struct engine *g, struct err *e)
 	return store_derived(g->store, load, g, e);
 }
 
-static void drop(struct engine *g, struct derived *d)
+void derived_drop(struct engine *g, struct derived *d)
 {
 	struct err e;
 	for (struct derived **p = &g->derived; *p; p = &(*p)->next)
@@ -54,6 +59,19 @@ void derived_free(struct engine *g)
 	}
 }
 
+// Written down seldom: eviction thinks in days.
+static void mark_used(struct engine *g, struct derived *d)
+{
+	struct err e;
+	uint64_t now = clock_unix_ms(), before = d->row.used;
+	d->row.used = now;
+	if (now - before < USED_MS)
+		return;
+	if (store_derived_set(g->store, &d->row, &e))
+		log_line(LOG_ERROR, "%s", e.msg);
+	engine_wrote(g);
+}
+
 // Somebody may have removed the directory: then it is made again.
 struct derived *derived_find(struct engine *g, enum derived_kind kind, const char *key)
 {
@@ -61,10 +79,10 @@ struct derived *derived_find(struct engine *g, enum derived_kind kind, const cha
 		if (d->row.kind != kind || strcmp(d->row.key, key))
 			continue;
 		if (fs_exists(g->home_fd, d->row.path)) {
-			d->row.used = clock_unix_ms();
+			mark_used(g, d);
 			return d;
 		}
-		drop(g, d);
+		derived_drop(g, d);
 		return NULL;
 	}
 	return NULL;
@@ -100,7 +118,7 @@ void derived_release(struct engine *g, enum derived_kind kind, const char *key)
 		if (d->row.kind == kind && !strcmp(d->row.key, key)) {
 			auto_free char *path = xstrdup(d->row.path);
 			char *dirs[] = {path, NULL};
-			drop(g, d);
+			derived_drop(g, d);
 			engine_discard(g, dirs);
 			return;
 		}

@@ -3,6 +3,7 @@
 #include "engine/child.h"
 #include "engine/net_int.h"
 
+#include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
 #include <fcntl.h>
@@ -33,7 +34,11 @@ static int open_dirs(struct engine *g, struct err *e)
 
 static void load(void *ctx, struct sandbox *row)
 {
-	box_add(ctx, row);
+	bool broken;
+	if (row_check(ctx, row, &broken))
+		box_add(ctx, row)->broken = broken;
+	else
+		sandbox_done(row);
 }
 
 static void load_net(void *ctx, const char *sandbox, struct net_row *taken)
@@ -49,7 +54,7 @@ static void load_net(void *ctx, const char *sandbox, struct net_row *taken)
 
 static int load_all(struct engine *g, struct err *e)
 {
-	return store_sandboxes(g->store, load, g, e) || snaps_load(g, e) || derived_load(g, e) || store_nets(g->store, load_net, g, e) || secrets_load(g, e) ||
+	return store_sandboxes(g->store, load, g, e) || sizes_load(g, e) || snaps_load(g, e) || derived_load(g, e) || store_nets(g->store, load_net, g, e) || secrets_load(g, e) ||
 			       trust_load(g, e)
 		       ? -1
 		       : 0;
@@ -68,6 +73,7 @@ struct engine *engine_new(const struct engine_config *cfg, struct err *e)
 	g->store = cfg->store;
 	g->backend = cfg->backend;
 	g->tools = tools_cache_new(cfg->home);
+	g->started = clock_unix_ms();
 	g->home_fd = g->sandboxes = g->layers = g->journals = g->images = g->cells = -1;
 	g->has_bash = !access("/bin/bash", X_OK);
 	if (open_dirs(g, e) || load_all(g, e)) {
@@ -82,6 +88,7 @@ void engine_free(struct engine *g)
 	int *fds[] = {&g->home_fd, &g->sandboxes, &g->layers, &g->journals, &g->images, &g->cells};
 	timer_clear(g->loop, &g->checkpoint);
 	timer_clear(g->loop, &g->commit);
+	timer_clear(g->loop, &g->expiry);
 	engine_flush(g);
 	blank_done(g);
 	while (g->boxes) {
@@ -94,6 +101,7 @@ void engine_free(struct engine *g)
 	}
 	snaps_free(g);
 	derived_free(g);
+	sizes_free(g);
 	child_free_all(g);
 	made_free(g);
 	base_free(g);
@@ -120,6 +128,13 @@ void engine_each(struct engine *g, void (*each)(void *ctx, const struct sandbox 
 {
 	for (struct box *b = g->boxes; b; b = b->next)
 		each(ctx, &b->row);
+}
+
+bool engine_size(struct engine *g, const struct sandbox *s, uint64_t *out)
+{
+	bool known;
+	*out = size_of_sandbox(g, s, &known);
+	return known;
 }
 
 const char *engine_base_state(const struct sandbox *s)

@@ -54,7 +54,7 @@ void net_request_done(struct net_request *n);
 struct create {
 	char *name, *cwd, *repo, *image, *workspace_path, *caller_path;
 	char *from, *context, *ref; // from: a snapshot
-	bool auto_snapshot, pin;
+	bool auto_snapshot, pin, pinned, lease; // lease: ttl_ms begins anew with every use
 	enum on_expiry on_expiry;
 	bool empty, nested, trace_off, strict, run, keep, start, has_exec;
 	enum profile profile;
@@ -90,12 +90,14 @@ void engine_start(struct engine *g, const char *id, struct done d);
 void engine_stop(struct engine *g, const char *id, struct done d);
 void engine_pause(struct engine *g, const char *id, bool on, struct done d);
 void engine_remove(struct engine *g, const char *id, bool force, struct done d);
+void engine_pin(struct engine *g, const char *id, bool on, struct done d); // a pinned one never expires, and goes by force only
 void engine_exec(struct engine *g, const char *id, struct exec_request *x, struct done d); // empties *x
 void engine_attach(struct engine *g, const char *exec, struct done d);
 void engine_kill(struct engine *g, const char *exec, uint32_t signal, struct done d);
 
 const struct sandbox *engine_get(struct engine *g, const char *id, struct err *e);
 void engine_each(struct engine *g, void (*each)(void *ctx, const struct sandbox *s), void *ctx); // newest first
+bool engine_size(struct engine *g, const struct sandbox *s, uint64_t *out); // bytes of its own layers as last counted; false: not yet
 const char *engine_base_state(const struct sandbox *s); // "live" | "gone" | "none"
 const struct tools *engine_tools(struct engine *g, const struct sandbox *s);
 char *engine_socket(struct engine *g, const char *sandbox); // owned path of the cell's socket
@@ -194,6 +196,7 @@ void engine_trusted(struct engine *g, void (*each)(void *ctx, const struct trust
 
 struct gc_item {
 	char *what, *why;
+	uint64_t bytes; // 0 = not known
 	bool done;
 };
 struct gc_done {

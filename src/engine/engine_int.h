@@ -6,7 +6,8 @@
 //   exec.c    exec attach kill output              events.c  what cells report; reconcile
 //   record.c  the journal                          cellspec.c  row -> cell_spec
 //   env.c     environment of an exec               image.c  gc.c  child.c (sister programs)
-//   snap_int.h stacks of layers: layers.c seal.c snapshot.c fork.c derived.c
+//   expiry.c  ttl, leases, pins                    check.c  rows that somebody edited
+//   snap_int.h stacks of layers: layers.c seal.c snapshot.c fork.c derived.c sizes.c budget.c
 //   base_int.h what it stands on: base.c made.c pin.c
 //   net_int.h what it may reach: policy.c net.c secret.c trust.c ca.c ask.c
 #pragma once
@@ -70,6 +71,9 @@ struct box {
 	struct cell_row cell_row;
 	struct cell_watcher w;
 	bool up, maintenance;
+	bool broken;  // its row was found to be wrong: check.c
+	bool expired; // and what follows from that was done
+	bool unsized; // its layers are to be counted
 	bool freezing, compacting; // by a snapshot; of its layers
 	bool row_dirty, cell_dirty; // to be written with the next commit
 	unsigned ended; // execs ended since the rows were trimmed
@@ -100,7 +104,7 @@ struct engine {
 	int home_fd, sandboxes, layers, journals, images, cells; // directories
 	struct box *boxes; // newest first
 	struct import *imports;
-	struct timer checkpoint, commit, blank;
+	struct timer checkpoint, commit, blank, expiry, size;
 	struct seal *seal; // NULL until something was sealed
 	struct secret_row *secrets;
 	size_t n_secrets;
@@ -119,11 +123,15 @@ struct engine {
 	struct making *makings;	      // made.c
 	struct fetch *fetches;	      // base.c
 	struct known_state *gitstates;
+	struct layer_size **sizes; // sizes.c
+	uint64_t layer_bytes, budget; // of all layers that were counted; what may be used, 0 = all
+	bool sizing, size_all;
+	uint64_t started; // this daemon
 	bool has_bash;
 };
 
 // box.c
-struct box *box_find(struct engine *g, const char *id, struct err *e);
+struct box *box_find(struct engine *g, const char *id, struct err *e); // for a caller: whose lease begins anew
 struct box *box_by_id(struct engine *g, const char *id); // exact id, NULL when absent
 bool name_is_valid(const char *name);
 struct box *box_add(struct engine *g, struct sandbox *row); // empties *row
@@ -152,6 +160,11 @@ bool blank_is(const struct engine *g, const char *id);
 void blank_sweep(struct engine *g); // those of an earlier daemon
 void blank_done(struct engine *g);
 
+// expiry.c
+void expiry_arm(struct engine *g);  // for the next one without a cell; whose time is over go from the loop
+void expiry_lift(struct box *b);    // who starts one that has expired means to go on: its time is over for good
+void lease_renew(struct box *b);    // it was used
+
 // cellspec.c
 void cellspec_make(struct box *b, const struct task *t, bool maintenance, struct cell_spec *out);
 int exec_make(struct box *b, const char *caller_cwd, struct task *t, struct err *e) MUST_USE; // t->want -> t->exec, t->row
@@ -170,6 +183,7 @@ void create_undo(struct task *t, const struct err *why); // nothing of it stays
 void box_start_cell(struct box *b, const struct task *t, bool maintenance);
 void box_events_init(struct box *b);
 void box_remove(struct task *t);
+int box_check_layers(struct box *b, struct err *e) MUST_USE; // all that it needs are there
 void cell_lost(struct box *b); // a row says there is a cell and there is none
 int exec_begin(struct task *t, struct err *e) MUST_USE; // exec.c: on the live cell
 void exec_store(struct task *t);

@@ -73,6 +73,8 @@ static void start_failed(struct box *b, const struct err *e)
 static void take_up(struct box *b, struct cell_up *up)
 {
 	b->up = true;
+	b->row.layer_made = true;
+	b->expired = false;
 	b->cell_row.pid = up->pid;
 	b->cell_row.start = up->start;
 	isolation_done(&b->row.isolation);
@@ -97,6 +99,12 @@ static void maintenance_up(struct box *b, struct task *t)
 		b->g->backend->ops->stop(b->cell, 0, false); // it counts what is pending at its end
 }
 
+// By the cell itself, at the end of its time.
+static bool paused_by_time(const struct box *b)
+{
+	return b->row.on_expiry == EXPIRY_PAUSE && b->row.expires && b->row.expires <= clock_unix_ms() && !b->row.pinned;
+}
+
 // The caller is answered before anything is written: the rows of a crash in between are settled at the
 // next start, from the cell itself.
 static void on_up(struct cell_watcher *w, struct cell_up *up, const struct err *e)
@@ -116,14 +124,14 @@ static void on_up(struct cell_watcher *w, struct cell_up *up, const struct err *
 		return;
 	}
 	enum state from = b->row.state;
-	bool thaw = up->paused && t->kind == TASK_ADOPT && from == STATE_RUNNING;
+	bool thaw = up->paused && t->kind == TASK_ADOPT && from == STATE_RUNNING && !paused_by_time(b);
 	b->row.state = up->paused && !thaw ? STATE_PAUSED : STATE_RUNNING;
 	if (thaw) // it was frozen for a snapshot, by a daemon that died over it
 		b->g->backend->ops->pause(b->cell, false, (struct reply){NULL, NULL});
 	b->row.pending = -1;
 	b->row.used = clock_unix_ms();
 	free(b->row.reason);
-	b->row.reason = NULL;
+	b->row.reason = b->row.state == STATE_PAUSED && paused_by_time(b) ? xstrdup("expired") : NULL;
 	task_answer(t, NULL);
 	record_late_flush(b);
 	if (from != b->row.state)
@@ -213,6 +221,8 @@ static void removed_by_cell(struct box *b)
 	if (record_keep(b, &e))
 		log_line(LOG_WARN, "sandbox=%s journal not kept: %s", b->row.id, e.msg);
 	drop_output(b);
+	auto_free char *layer = xasprintf("layers/%s", b->row.layer);
+	size_drop(b->g, layer);
 	record_gone(b);
 	logged(b, store_sandbox_drop(b->g->store, b->row.id, &e), &e);
 	struct err gone;
@@ -241,6 +251,9 @@ static void settle_end(struct box *b, const struct cell_end *end)
 		box_save(b);
 	else
 		box_move(b, STATE_STOPPED, end->died ? "cell died" : strcmp(end->reason, "stopped") ? end->reason : NULL);
+	if (strcmp(end->reason ? end->reason : "", "expired"))
+		lease_renew(b);
+	size_box(b);
 }
 
 static void on_gone(struct cell_watcher *w, const struct cell_end *end)
@@ -259,6 +272,8 @@ static void on_gone(struct cell_watcher *w, const struct cell_end *end)
 	}
 	settle_end(b, end);
 	b->maintenance = false;
+	if (b->row.expires)
+		expiry_arm(b->g);
 	struct task *t = b->holder;
 	if (!t)
 		return;
@@ -281,8 +296,10 @@ void box_events_init(struct box *b)
 // It said goodbye, and nobody was there to hear it.
 static void ended_unseen(struct box *b, const struct settled *s)
 {
-	if (!fs_exists(b->g->layers, b->row.layer)) {
-		removed_by_cell(b); // a `run` with nothing pending
+	// a `run` with nothing pending, or an rm under way. Any other layer that is not there was taken away by somebody else.
+	bool removed = !strcmp(s->reason, "removed") || (b->row.run && !b->row.keep && !b->row.name);
+	if (removed && !fs_exists(b->g->layers, b->row.layer)) {
+		removed_by_cell(b);
 		return;
 	}
 	b->row.pending = s->pending;
@@ -355,6 +372,7 @@ static void collect(void *ctx, struct cell_row *row)
 // Rows without a cell in a state that needs one, or half removed.
 static void settle_rows(struct engine *g)
 {
+	struct err e;
 	for (struct box *b = g->boxes, *next; b; b = next) {
 		next = b->next;
 		if (b->cell || b->holder)
@@ -367,6 +385,8 @@ static void settle_rows(struct engine *g)
 			task_submit(t);
 		} else if (b->row.state == STATE_RUNNING || b->row.state == STATE_PAUSED || b->row.state == STATE_CREATING) {
 			cell_lost(b);
+		} else if (b->row.state == STATE_STOPPED && box_check_layers(b, &e)) {
+			box_move(b, STATE_FAILED, e.msg);
 		}
 	}
 }
@@ -383,5 +403,6 @@ int engine_reconcile(struct engine *g, struct err *e)
 		if (b->row.base_pin == PIN_PINNING)
 			pin_begin(b);
 	blank_sweep(g);
+	expiry_arm(g);
 	return rc;
 }

@@ -81,8 +81,10 @@ static struct box *box_of_exec(struct engine *g, const char *id, struct exec_row
 	if (engine_exec_get(g, id, out, e))
 		return NULL;
 	struct box *b = box_by_id(g, out->sandbox);
-	if (b)
+	if (b) {
+		lease_renew(b);
 		return b;
+	}
 	err_set(e, ERR_NOT_FOUND, "the sandbox of exec %s is gone", out->id);
 	exec_row_done(out);
 	return NULL;

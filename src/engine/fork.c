@@ -32,8 +32,10 @@ static void copy_net(struct sandbox *s, const struct sandbox *from)
 	}
 }
 
-static int inherit(const struct snapshot *n, struct sandbox *s, struct err *e)
+static int inherit(struct engine *g, const struct snapshot *n, struct sandbox *s, struct err *e)
 {
+	if (stack_check(g, n->lowers, e))
+		return err_wrap(e, "snapshot %s can not be used", n->id);
 	if (sandbox_template_read(&n->template, s))
 		return err_set(e, ERR_SYSTEM, "snapshot %s can not be read: state.db was changed by somebody else", n->id);
 	s->lowers = strv_copy(n->lowers);
@@ -46,13 +48,13 @@ static int inherit(const struct snapshot *n, struct sandbox *s, struct err *e)
 int create_from(struct engine *g, const char *word, struct sandbox *row, struct err *e)
 {
 	struct snap *n = snap_find(g, NULL, word, e);
-	return n ? inherit(&n->row, row, e) : -1;
+	return n ? inherit(g, &n->row, row, e) : -1;
 }
 
 static int make_row(struct box *from, const struct snapshot *n, struct sandbox *s, struct err *e)
 {
 	struct engine *g = from->g;
-	if (inherit(n, s, e) || blank_take(g, s->id, e))
+	if (inherit(g, n, s, e) || blank_take(g, s->id, e))
 		return -1;
 	id_make('l', s->layer);
 	key_make(s->machine_id);
@@ -136,6 +138,7 @@ static void on_sealed(struct task *t, const struct err *e)
 		note(b, t->forks[i], &t->made->row);
 	}
 	free(rows);
+	expiry_arm(b->g);
 	if (failed)
 		t->count = 0;
 	task_end(t, failed ? &why : NULL);

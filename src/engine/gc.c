@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is left over: directories without rows, rows without directories, stale sockets, unfinished images,
-// journals past their time. Cgroups are the nursery's own.
+// What is left over: directories without rows, rows without directories, stale sockets, unfinished work, journals past their
+// time; and what can be made again and was not used for long, or is over the disk budget. Cgroups are the nursery's own.
+// What a sandbox, a snapshot or a live cell refers to is never touched.
+#include "engine/base_int.h"
 #include "engine/image_int.h"
+#include "engine/net_int.h"
 #include "engine/snap_int.h"
 
 #include "base/clock.h"
@@ -17,15 +20,17 @@
 
 #define JOURNAL_KEPT_MS (30ULL * 86400 * 1000)
 #define ENDING_MS 60000
+#define UNFINISHED_MS (24ULL * 3600 * 1000) // work that takes longer is not under way any more
+#define DERIVED_KEPT_MS (30ULL * 86400 * 1000)
 
-enum how { HOW_TREE, HOW_FILE, HOW_ROW };
+enum how { HOW_TREE, HOW_FILE, HOW_ROW, HOW_SNAPSHOT, HOW_DERIVED };
 
 struct gc {
 	struct engine *g;
 	struct gc_done done;
 	struct gc_item *items;
 	enum how *how;
-	char **path; // below SKEP_HOME; for HOW_ROW the sandbox id
+	char **path; // below SKEP_HOME; for HOW_ROW the sandbox's id, for HOW_SNAPSHOT the snapshot's
 	size_t n;
 };
 
@@ -35,6 +40,7 @@ static void add(struct gc *c, enum how how, const char *path, const char *why)
 	c->how = xrealloc(c->how, (c->n + 1) * sizeof *c->how);
 	strv_add(&c->path, path);
 	c->items[c->n] = (struct gc_item){.what = xstrdup(path), .why = xstrdup(why)};
+	size_of(c->g, path, &c->items[c->n].bytes);
 	c->how[c->n++] = how;
 }
 
@@ -64,11 +70,17 @@ static void each_name(int dirfd, struct gc *c, void (*fn)(struct gc *c, const ch
 
 // A cell renames its layer to .ending-ID and empties it when nothing has it mounted any more. One that is still there
 // a while later lost its cell.
-static bool is_left(const struct engine *g, const char *name)
+static bool is_older(int dir, const char *name, uint64_t ms)
 {
 	struct stat st;
-	return !fstatat(g->layers, name, &st, AT_SYMLINK_NOFOLLOW) &&
-	       (uint64_t)st.st_ctime * 1000 + ENDING_MS < clock_unix_ms();
+	return !fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) && (uint64_t)st.st_ctime * 1000 + ms < clock_unix_ms();
+}
+
+// What an earlier daemon began has nobody who would end it.
+static bool is_unfinished(const struct engine *g, int dir, const char *name)
+{
+	uint64_t up = clock_unix_ms() - g->started;
+	return str_has_suffix(name, ".partial") && is_older(dir, name, up + 1000 < UNFINISHED_MS ? up + 1000 : UNFINISHED_MS);
 }
 
 // .spare and .fresh-* are the nursery's: layers that wait for their sandbox.
@@ -77,9 +89,11 @@ static void look_layer(struct gc *c, const char *name)
 	auto_free char *path = xasprintf("layers/%s", name);
 	if (layer_is_used(c->g, path))
 		return;
-	if (str_has_prefix(name, ".gone-") || (str_has_prefix(name, ".ending-") && is_left(c->g, name)))
+	if (str_has_prefix(name, ".gone-") || (str_has_prefix(name, ".ending-") && is_older(c->g->layers, name, ENDING_MS)))
 		add(c, HOW_TREE, path, "its sandbox was removed");
-	else if (id_is(name) && name[0] == 'l')
+	else if (is_unfinished(c->g, c->g->layers, name))
+		add(c, HOW_TREE, path, "a copy or merge that did not end");
+	else if (id_is(name) && name[0] == 'l' && !layer_is_awaited(c->g, name))
 		add(c, HOW_TREE, path, "no sandbox or snapshot uses it");
 }
 
@@ -155,6 +169,62 @@ static void look_journal(struct gc *c, const char *name)
 	add(c, HOW_TREE, path, "its sandbox was removed over 30 days ago");
 }
 
+// trees/ and repos/: what no row tells of.
+static void look_dir(struct gc *c, const char *dir)
+{
+	int fd = openat(c->g->home_fd, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+	struct dirent *ent;
+	while (d && (ent = readdir(d))) {
+		auto_free char *path = xasprintf("%s/%s", dir, ent->d_name);
+		if (ent->d_name[0] == '.' || derived_has(c->g, path) || made_is_busy(c->g, path) || c->g->fetches)
+			continue;
+		if (is_unfinished(c->g, fd, ent->d_name))
+			add(c, HOW_TREE, path, "a fetch or checkout that did not end");
+		else if (!str_has_suffix(ent->d_name, ".partial") && is_older(fd, ent->d_name, DERIVED_KEPT_MS) &&
+			 !derived_is_used(c->g, path))
+			add(c, HOW_TREE, path, "nothing knows it");
+	}
+	if (d)
+		closedir(d);
+}
+
+static void look_snapshots(struct gc *c)
+{
+	struct err e;
+	for (struct snap *n = c->g->snaps; n; n = n->next)
+		if (!n->row.name && !box_by_id(c->g, n->row.sandbox))
+			add(c, HOW_SNAPSHOT, n->row.id, "a snapshot without a name, and its sandbox was removed");
+		else if (stack_check(c->g, n->row.lowers, &e))
+			add(c, HOW_SNAPSHOT, n->row.id, e.msg);
+}
+
+static void add_derived(struct gc *c, const struct derived *d, const char *why)
+{
+	for (size_t i = 0; i < c->n; i++)
+		if (c->how[i] == HOW_DERIVED && !strcmp(c->path[i], d->row.path))
+			return;
+	add(c, HOW_DERIVED, d->row.path, why);
+	if (!c->items[c->n - 1].bytes)
+		c->items[c->n - 1].bytes = d->row.bytes;
+}
+
+static void look_derived(struct gc *c)
+{
+	uint64_t now = clock_unix_ms();
+	for (struct derived *d = c->g->derived; d; d = d->next) {
+		if (!fs_exists(c->g->home_fd, d->row.path))
+			add_derived(c, d, "its directory is gone");
+		else if (d->row.used + DERIVED_KEPT_MS < now && !derived_is_used(c->g, d->row.path))
+			add_derived(c, d, "not used for 30 days");
+	}
+	struct derived **over = budget_victims(c->g, c->g->budget);
+	auto_free char *why = xasprintf("over the disk budget of %llu MiB, and least recently used", (unsigned long long)(c->g->budget >> 20));
+	for (struct derived **d = over; *d; d++)
+		add_derived(c, *d, why);
+	free(over);
+}
+
 static void look_rows(struct gc *c)
 {
 	for (struct box *b = c->g->boxes; b; b = b->next)
@@ -173,6 +243,26 @@ static void drop_row(struct gc *c, size_t i)
 	c->items[i].done = true;
 }
 
+static void drop_snapshot(struct gc *c, size_t i)
+{
+	struct err e;
+	for (struct snap *n = c->g->snaps; n; n = n->next)
+		if (!strcmp(n->row.id, c->path[i])) {
+			c->items[i].done = !snap_drop(c->g, n, &e);
+			return;
+		}
+}
+
+// Its row first: a directory without one is found again, a row without its directory would be believed.
+static void drop_derived(struct gc *c, size_t i)
+{
+	for (struct derived *d = c->g->derived; d; d = d->next)
+		if (!strcmp(d->row.path, c->path[i])) {
+			derived_drop(c->g, d);
+			return;
+		}
+}
+
 static void finish(struct gc *c, const struct err *e)
 {
 	c->done.fn(c->done.ctx, e, c->items, c->n);
@@ -184,13 +274,15 @@ static void on_removed(void *ctx, const struct err *e)
 	struct gc *c = ctx;
 	struct err se;
 	for (size_t i = 0; i < c->n; i++) {
-		if (c->how[i] != HOW_TREE)
+		if (c->how[i] != HOW_TREE && c->how[i] != HOW_DERIVED)
 			continue;
 		c->items[i].done = !fs_exists(c->g->home_fd, c->path[i]);
 		const char *name = strchr(c->path[i], '/') + 1;
 		if (c->items[i].done && str_has_prefix(c->path[i], "journals/") && store_gone_drop(c->g->store, name, &se))
 			e = &se;
 	}
+	sizes_sweep(c->g);
+	size_everything(c->g);
 	engine_wrote(c->g);
 	finish(c, e);
 }
@@ -199,31 +291,47 @@ static void clean(struct gc *c)
 {
 	char **trees = NULL;
 	for (size_t i = 0; i < c->n; i++) {
-		if (c->how[i] == HOW_TREE)
+		if (c->how[i] == HOW_TREE || c->how[i] == HOW_DERIVED)
 			strv_add(&trees, c->path[i]);
-		else if (c->how[i] == HOW_FILE)
+		if (c->how[i] == HOW_FILE)
 			c->items[i].done = !unlinkat(c->g->home_fd, c->path[i], 0);
-		else
+		else if (c->how[i] == HOW_ROW)
 			drop_row(c, i);
+		else if (c->how[i] == HOW_SNAPSHOT)
+			drop_snapshot(c, i);
+		else if (c->how[i] == HOW_DERIVED)
+			drop_derived(c, i);
 	}
 	if (trees)
 		c->g->backend->ops->remove(c->g->backend, trees, (struct reply){on_removed, c});
 	else
-		finish(c, NULL);
+		on_removed(c, NULL);
 	strv_free(trees);
 }
 
 void engine_gc(struct engine *g, bool dry_run, struct gc_done d)
 {
+	struct err e;
+	if (budget_read(g, &e)) {
+		d.fn(d.ctx, &e, NULL, 0);
+		return;
+	}
 	struct gc *c = xcalloc(1, sizeof *c);
 	c->g = g;
 	c->done = d;
+	look_snapshots(c);
+	look_derived(c);
 	look_rows(c);
 	each_name(g->layers, c, look_layer);
 	each_name(g->sandboxes, c, look_sandbox);
 	each_name(g->images, c, look_image);
 	each_name(g->cells, c, look_socket);
 	each_name(g->journals, c, look_journal);
+	look_dir(c, "trees");
+	look_dir(c, "repos");
+	for (struct box *b = g->boxes; b && !dry_run; b = b->next)
+		b->expired = false; // those that were kept may be clean by now
+	expiry_arm(g);
 	if (dry_run)
 		finish(c, NULL);
 	else

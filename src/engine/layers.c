@@ -20,6 +20,14 @@ bool stack_equal(char *const *a, char *const *b)
 	return !*a && !*b;
 }
 
+int stack_check(struct engine *g, char *const *lowers, struct err *e)
+{
+	for (; lowers && *lowers; lowers++)
+		if (!fs_exists(g->home_fd, *lowers))
+			return err_set(e, ERR_NOT_FOUND, "its layer %s was removed by somebody else", *lowers);
+	return 0;
+}
+
 char **stack_push(const char *layer, char *const *lowers)
 {
 	char **out = NULL;
@@ -51,6 +59,17 @@ bool layer_is_used(struct engine *g, const char *name)
 		if (has(c->from, name))
 			return true;
 	return str_has_prefix(name, "layers/") && derived_has(g, name);
+}
+
+bool layer_is_awaited(struct engine *g, const char *id)
+{
+	for (struct compaction *c = g->compactions; c; c = c->next)
+		if (!strcmp(c->to, id))
+			return true;
+	for (struct box *b = g->boxes; b; b = b->next)
+		if (b->holder && !strcmp(seal_copy(b->holder), id))
+			return true;
+	return false;
 }
 
 void layers_release(struct engine *g, char *const *names)

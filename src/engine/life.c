@@ -12,17 +12,18 @@
 #include <string.h>
 #include <unistd.h>
 
-// Who starts a sandbox that has expired means to go on with it: its ttl is over for good.
-static void lift_expiry(struct box *b)
+// A sandbox that starts without one of its layers would show another tree than the one that was left.
+int box_check_layers(struct box *b, struct err *e)
 {
-	char when[32];
-	if (!b->row.expires || b->row.expires > clock_unix_ms())
-		return;
-	clock_iso(b->row.expires, when);
-	auto_free char *body = xasprintf("\"expires\":null,\"expired\":\"%s\"", when);
-	b->row.expires = 0;
-	record(b, "sandbox.policy", body);
-	box_save(b);
+	auto_free char *upper = xasprintf("layers/%s", b->row.layer);
+	char *own[] = {b->row.layer_made ? upper : NULL, NULL};
+	if (b->broken)
+		return err_set(e, ERR_CONFLICT, "%s", b->row.reason ? b->row.reason : "its row in state.db is wrong");
+	if (!stack_check(b->g, b->row.lowers, e) && !stack_check(b->g, own, e))
+		return 0;
+	err_set(e, ERR_CONFLICT, "a layer of it was removed by somebody else and what was written there is lost: go back to a snapshot with "
+		"`skep rollback`, or remove it with `skep rm --force`");
+	return -1;
 }
 
 static int may_start(struct box *b, struct err *e)
@@ -33,7 +34,10 @@ static int may_start(struct box *b, struct err *e)
 			       s->url ? s->url : s->repo);
 	if (!s->tree && s->repo && !source_is(s->repo, s->base_dev, s->base_ino))
 		return err_set(e, ERR_CONFLICT, "the directory %s that sandbox %s is based on is gone or was replaced", s->repo, s->id);
-	return 0;
+	if (!box_check_layers(b, e))
+		return 0;
+	box_move(b, STATE_FAILED, e->msg);
+	return err_wrap(e, "sandbox %s", s->id);
 }
 
 void box_start_cell(struct box *b, const struct task *t, bool maintenance)
@@ -54,7 +58,7 @@ static int begin_cell(struct task *t, bool maintenance, struct err *e)
 	if (may_start(b, e) || (!maintenance && net_settle(b, e)))
 		return -1;
 	if (!maintenance)
-		lift_expiry(b);
+		expiry_lift(b);
 	memcpy(b->cell_row.sandbox, b->row.id, sizeof b->cell_row.sandbox);
 	key_make(b->cell_row.key);
 	b->cell_row.pid = 0;
@@ -87,6 +91,8 @@ static void on_paused(void *ctx, const struct err *e)
 		task_end(t, e);
 		return;
 	}
+	if (!pause)
+		expiry_lift(b);
 	if (pause || t->kind == TASK_RESUME) {
 		box_move(b, pause ? STATE_PAUSED : STATE_RUNNING, NULL);
 		task_end(t, NULL);
@@ -220,6 +226,8 @@ void box_release(struct box *b)
 
 void engine_discard(struct engine *g, char *const *dirs)
 {
+	for (char *const *d = dirs; *d; d++)
+		size_drop(g, *d);
 	g->backend->ops->remove(g->backend, dirs, (struct reply){on_discarded, NULL});
 }
 
@@ -265,6 +273,7 @@ static void remove_now(struct task *t)
 	if (record_keep(b, &e))
 		log_line(LOG_WARN, "sandbox=%s journal not kept: %s", b->row.id, e.msg);
 	box_dirs(b, &dirs);
+	size_drop(b->g, dirs[0]);
 	b->g->backend->ops->remove(b->g->backend, dirs, (struct reply){on_removed, t});
 	strv_free(dirs);
 }
@@ -275,7 +284,10 @@ void box_remove(struct task *t)
 {
 	struct box *b = t->box;
 	struct err e;
-	if (b->cell) {
+	if (b->row.pinned && !t->force) {
+		err_set(&e, ERR_CONFLICT, "sandbox %s is pinned: `skep unpin %s` first, or remove it with --force", b->row.id, b->row.id);
+		task_end(t, &e);
+	} else if (b->cell) {
 		b->g->backend->ops->stop(b->cell, t->force ? 0 : LIMIT_STOP_GRACE_MS, t->force);
 	} else if (t->force || b->row.pending == 0 || b->row.state == STATE_DELETING) {
 		remove_now(t);

@@ -65,6 +65,7 @@ int layers_read(struct engine *g, const char *repo, const char *phase, struct la
 void layers_done(struct layers *l);
 // What the user's and the site's configuration say of a new sandbox: where the request has the default, the user's; never
 // more than the site's.
+int budget_read(struct engine *g, struct err *e) MUST_USE; // g->budget as the files say now; config_apply does it too
 int config_apply(struct engine *g, struct create *c, struct err *e) MUST_USE;
 int config_gate(struct engine *g, struct cell_net *n, struct err *e) MUST_USE; // its resolver and ca_file
 int trust_load(struct engine *g, struct err *e) MUST_USE;

@@ -33,6 +33,11 @@ void seal_free(struct task *t)
 	t->sealing = NULL;
 }
 
+const char *seal_copy(const struct task *t)
+{
+	return t->sealing ? t->sealing->copy : "";
+}
+
 static void finish(struct sealing *s, const struct err *e)
 {
 	struct task *t = s->t;
@@ -122,6 +127,7 @@ static char **seal_upper(struct box *b, char layer[ID_SIZE])
 	char **lowers = stack_push(s->layer, s->lowers);
 	memcpy(layer, s->layer, ID_SIZE);
 	id_make('l', s->layer);
+	s->layer_made = false;
 	char **old = s->lowers;
 	s->lowers = lowers;
 	return old;
@@ -132,6 +138,7 @@ static void unseal(struct box *b, char **old, const char layer[ID_SIZE])
 	strv_free(b->row.lowers);
 	b->row.lowers = old;
 	memcpy(b->row.layer, layer, ID_SIZE);
+	b->row.layer_made = true;
 }
 
 static int make(struct sealing *s, struct err *e)
@@ -153,6 +160,9 @@ static int make(struct sealing *s, struct err *e)
 	strv_free(old);
 	note(b, &n);
 	s->t->made = snap_add(b->g, &n);
+	auto_free char *sealed = xasprintf("layers/%s", layer);
+	size_drop(b->g, sealed); // what was counted while it was written to
+	size_box(b);
 	if (!s->t->made->row.durable)
 		sync_layer(b->g, s->t->made->row.id, s->copy[0] ? s->copy : layer);
 	layers_compact(b);

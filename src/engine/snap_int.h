@@ -38,7 +38,10 @@ bool layer_is_touched(struct engine *g, const char *layer); // false: nothing wa
 // Those of these that nothing refers to any more are removed, in the background.
 void layers_release(struct engine *g, char *const *names);
 bool layer_is_used(struct engine *g, const char *name); // "layers/ID"
+bool layer_is_awaited(struct engine *g, const char *id); // a copy or a merge under way will have this name
 void layers_compact(struct box *b); // if its stack has grown; when it is done the row says so
+// Every layer of it is there. NOT_FOUND names the first that is not.
+int stack_check(struct engine *g, char *const *lowers, struct err *e) MUST_USE;
 bool stack_equal(char *const *a, char *const *b);
 // "layers/LAYER" on top of lowers, owned.
 char **stack_push(const char *layer, char *const *lowers);
@@ -53,6 +56,7 @@ struct seal_want {
 void seal_begin(struct task *t, const struct seal_want *want, void (*then)(struct task *t, const struct err *e));
 void seal_gone(struct task *t); // its cell ended
 void seal_free(struct task *t);
+const char *seal_copy(const struct task *t); // id of the copy it makes, "" = none
 
 // snapshot.c
 struct snap *snap_find(struct engine *g, const struct box *b, const char *word, struct err *e); // b: its own come first; NULL = any
@@ -72,6 +76,33 @@ void derived_release(struct engine *g, enum derived_kind kind, const char *key);
 bool derived_has(const struct engine *g, const char *path);
 int derived_load(struct engine *g, struct err *e) MUST_USE;
 void derived_free(struct engine *g);
+void derived_drop(struct engine *g, struct derived *d); // its row; the directory is the caller's to remove
+
+// sizes.c: bytes of layers, counted in the background
+void size_box(struct box *b); // something was written: its layers are counted, in a moment
+void size_everything(struct engine *g);
+void size_drop(struct engine *g, const char *path); // "layers/ID" is gone, or will be another one; other paths are passed over
+bool size_of(struct engine *g, const char *path, uint64_t *out); // false: not known, 0
+// Of its own layers, also of those it shares with snapshots and forks, as last counted. known (may be NULL): all were.
+uint64_t size_of_sandbox(struct engine *g, const struct sandbox *s, bool *known);
+void sizes_sweep(struct engine *g); // forgets layers that are not there
+int sizes_load(struct engine *g, struct err *e) MUST_USE;
+void sizes_free(struct engine *g);
+
+// budget.c
+bool derived_is_used(struct engine *g, const char *path); // by a sandbox, a live cell or a snapshot
+uint64_t budget_used(struct engine *g);				 // layers, derived things, images: as last counted
+// Those that must go, least recently used first, so that no more than `budget` is used; as many as there are.
+// out: NULL-terminated, owned, its members borrowed.
+struct derived **budget_victims(struct engine *g, uint64_t budget);
+// Room for one more sandbox: derived things go for it; without enough of them LIMIT.
+int budget_check(struct engine *g, struct err *e) MUST_USE;
+
+// check.c: false = of no use at all. out_broken: it was mended only so far that it can be shown and removed.
+bool row_check(struct engine *g, struct sandbox *s, bool *out_broken);
+bool snapshot_check(const struct snapshot *n);
+bool derived_check(const struct derived_row *d);
+bool is_inner_path(const char *path);
 
 // fork.c
 void run_fork(struct task *t);

@@ -21,7 +21,10 @@ struct snap *snap_add(struct engine *g, struct snapshot *row)
 
 static void load(void *ctx, struct snapshot *taken)
 {
-	snap_add(ctx, taken);
+	if (snapshot_check(taken))
+		snap_add(ctx, taken);
+	else
+		snapshot_done(taken);
 }
 
 int snaps_load(struct engine *g, struct err *e)
@@ -185,12 +188,17 @@ static int restore(struct sandbox *s, const struct snapshot *n, struct err *e)
 	s->n_base = n->n_base;
 	s->pending = n->pending;
 	id_make('l', s->layer);
+	s->layer_made = false;
 	return 0;
 }
 
 static int go_back(struct box *b, const struct snap *n, struct err *e)
 {
 	char **left = stack_push(b->row.layer, b->row.lowers);
+	if (stack_check(b->g, n->row.lowers, e)) {
+		strv_free(left);
+		return err_wrap(e, "snapshot %s can not be used", n->row.id);
+	}
 	int rc = fault(FAULT_ROLLBACK_STORE, e) || restore(&b->row, &n->row, e) || store_sandbox_stack(b->g->store, &b->row, e) ||
 				 store_flush(b->g->store, e)
 			 ? -1
@@ -218,6 +226,10 @@ static void on_kept(struct task *t, const struct err *e)
 	jw_kstr(&w, "kept", kept ? kept->row.id : NULL);
 	record(b, "rollback", buf_cstr(&body));
 	t->made = n;
+	b->broken = false;
+	if (b->row.state == STATE_FAILED)
+		box_move(b, STATE_STOPPED, NULL);
+	size_box(b);
 	box_save(b);
 	task_end(t, NULL);
 }

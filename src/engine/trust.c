@@ -115,6 +115,20 @@ static void take_limits(const struct config *site, const struct config *user, co
 	}
 }
 
+static uint64_t config_budget(const struct config *site, const struct config *user)
+{
+	return site && site->has_budget ? site->budget : user && user->has_budget ? user->budget : 0;
+}
+
+int budget_read(struct engine *g, struct err *e)
+{
+	const struct config *site, *user;
+	if (config_of(g, SITE, &site, e) || config_of(g, USER, &user, e))
+		return -1;
+	g->budget = config_budget(site, user);
+	return 0;
+}
+
 int config_apply(struct engine *g, struct create *c, struct err *e)
 {
 	const struct config *site, *user;
@@ -130,6 +144,7 @@ int config_apply(struct engine *g, struct create *c, struct err *e)
 	if (config_of(g, SITE, &site, e) || config_of(g, USER, &user, e))
 		return -1;
 	take_limits(site, user, all, countof(all));
+	g->budget = config_budget(site, user);
 	c->strict |= (site && site->has_strict && site->strict) || (user && user->has_strict && user->strict);
 	return 0;
 }

@@ -10,7 +10,8 @@
 //        rules as in model/policy.h, without '!'
 //   secrets: [NAME]   mounts: [DIR[:PATH][:ro]]
 //   limits: {cpus, memory, disk, pids, files, nofile, output_cap, timeout, ttl, idle}      as on the command line
-//   config.yaml: net, limits, min_isolation: default | strict, resolver: ADDR[:PORT], ca_file: PATH
+//   config.yaml: net, limits, min_isolation: default | strict, resolver: ADDR[:PORT], ca_file: PATH,
+//                disk_budget: SIZE
 //
 // A project file is hostile until trusted: image, setup, env, ports, hide and test work at once inside the
 // boundary and without network; what needs trust stands in struct project_wishes.
@@ -80,6 +81,8 @@ struct config {
 	bool has_strict, strict; // min_isolation
 	char *resolver;		 // NULL, or "ADDR:PORT" with brackets around IPv6
 	char *ca_file;		 // NULL, or an absolute path: CAs beside the system's that the gates believe
+	bool has_budget;
+	uint64_t budget; // bytes that layers, images and caches may take; 0 = not limited
 };
 int config_parse(const char *p, size_t n, struct config *out, struct err *e) MUST_USE;
 void config_done(struct config *c);

@@ -429,12 +429,22 @@ static int read_ca_file(const struct node *n, void *out, struct err *e)
 	return read_text(n, out, e);
 }
 
+static int read_budget(const struct node *n, void *out, struct err *e)
+{
+	struct config *c = out;
+	if (n->kind != NODE_TEXT || str_to_size(n->text, &c->budget))
+		return fault(n, "disk_budget is a size, such as 50g", e);
+	c->has_budget = true;
+	return 0;
+}
+
 static const struct field config_fields[] = {
 	{"net", read_net, offsetof(struct config, net)},
 	{"limits", read_limits, offsetof(struct config, limits)},
 	{"min_isolation", read_isolation, 0},
 	{"resolver", read_resolver, offsetof(struct config, resolver)},
 	{"ca_file", read_ca_file, offsetof(struct config, ca_file)},
+	{"disk_budget", read_budget, 0},
 };
 
 int config_from(const struct node *root, struct config *out, struct err *e)

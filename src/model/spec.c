@@ -213,6 +213,8 @@ void cell_spec_write(struct buf *b, const struct cell_spec *s)
 	limits_write(b, &s->limits);
 	wire_u64(b, s->expires_unix_ms);
 	wire_u64(b, s->idle_ms);
+	wire_u64(b, s->lease_ms);
+	wire_u8(b, s->expiry_pauses);
 	net_write(b, &s->net);
 	wire_u8(b, s->has_exec);
 	if (s->has_exec)
@@ -290,6 +292,8 @@ int cell_spec_read(const void *p, size_t n, struct cell_spec *out, struct err *e
 	limits_read(w, &s.limits);
 	s.expires_unix_ms = wire_get_u64(w);
 	s.idle_ms = wire_get_u64(w);
+	s.lease_ms = wire_get_u64(w);
+	s.expiry_pauses = wire_get_u8(w);
 	net_read(w, &s.net);
 	s.has_exec = wire_get_u8(w);
 	int rc = s.has_exec && !w->bad ? exec_spec_read(w, &s.exec, e) : 0;

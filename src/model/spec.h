@@ -76,6 +76,8 @@ struct cell_spec {
 	struct limits limits;
 	uint64_t expires_unix_ms; // 0 = never
 	uint64_t idle_ms;	  // 0 = never
+	uint64_t lease_ms;	  // expires_unix_ms begins anew while a client is attached; 0 = it does not
+	bool expiry_pauses;	  // instead of ending the cell
 	struct cell_net net;
 	bool has_exec;
 	struct exec_spec exec; // first command, saves a round trip

@@ -3,6 +3,7 @@
 #include "store/store_int.h"
 
 #include "base/mem.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -94,6 +95,13 @@ void sandbox_done(struct sandbox *s)
 	*s = (struct sandbox){0};
 }
 
+const char *on_expiry_name(enum on_expiry x)
+{
+	static const char *const names[] = {"stop", "pause", "delete"};
+	static_assert(countof(names) == EXPIRIES, "a name per action");
+	return x < EXPIRIES ? names[x] : "?";
+}
+
 void cell_row_done(struct cell_row *c)
 {
 	strv_free(c->lowers);
@@ -116,12 +124,14 @@ void image_row_done(struct image_row *i)
 	*i = (struct image_row){0};
 }
 
-enum { F_NESTED = 1, F_TRACE_OFF = 2, F_STRICT = 4, F_RUN = 8, F_KEEP = 16, F_AUTO_SNAPSHOT = 32 };
+enum { F_NESTED = 1, F_TRACE_OFF = 2, F_STRICT = 4, F_RUN = 8, F_KEEP = 16, F_AUTO_SNAPSHOT = 32,
+       F_PINNED = 1 << 10, F_LEASE = 1 << 11, F_LAYER_MADE = 1 << 12 };
 
-static uint64_t flags_of(const struct sandbox *b)
+uint64_t sandbox_flags(const struct sandbox *b)
 {
 	return (b->nested ? F_NESTED : 0) | (b->trace_off ? F_TRACE_OFF : 0) | (b->strict ? F_STRICT : 0) |
-	       (b->run ? F_RUN : 0) | (b->keep ? F_KEEP : 0) | (b->auto_snapshot ? F_AUTO_SNAPSHOT : 0);
+	       (b->run ? F_RUN : 0) | (b->keep ? F_KEEP : 0) | (b->auto_snapshot ? F_AUTO_SNAPSHOT : 0) |
+	       (b->pinned ? F_PINNED : 0) | (b->lease ? F_LEASE : 0) | (b->layer_made ? F_LAYER_MADE : 0);
 }
 
 void mounts_write(struct buf *w, const struct sandbox *b)
@@ -186,7 +196,7 @@ int store_sandbox_add(struct store *s, const struct sandbox *b, struct err *e)
 	put_u64(&c, b->state);
 	put_text(&c, b->reason);
 	put_u64(&c, b->profile);
-	put_u64(&c, flags_of(b));
+	put_u64(&c, sandbox_flags(b));
 	put_text(&c, b->image);
 	put_text(&c, b->repo);
 	put_text(&c, b->head);
@@ -239,6 +249,7 @@ int store_sandbox_set(struct store *s, const struct sandbox *b, struct err *e)
 	put_u64(&c, b->base_pin);
 	put_text(&c, b->pin);
 	put_u64(&c, b->bytes);
+	put_u64(&c, sandbox_flags(b));
 	put_text(&c, b->id);
 	return store_run(s, c, e);
 }
@@ -275,6 +286,9 @@ static void get_sandbox(struct cursor *c, struct sandbox *b)
 	b->run = flags & F_RUN;
 	b->keep = flags & F_KEEP;
 	b->auto_snapshot = flags & F_AUTO_SNAPSHOT;
+	b->pinned = flags & F_PINNED;
+	b->lease = flags & F_LEASE;
+	b->layer_made = flags & F_LAYER_MADE;
 	b->image = get_text(c);
 	b->repo = get_text(c);
 	b->head = get_text(c);

@@ -20,7 +20,8 @@ void net_row_done(struct net_row *n);
 
 // How far the record of a live base is (DESIGN: it is read after the sandbox was made, by a child).
 enum base_pin { PIN_NONE, PIN_PINNING, PIN_PINNED, PIN_FAILED };
-enum on_expiry { EXPIRY_STOP, EXPIRY_PAUSE, EXPIRY_DELETE };
+enum on_expiry { EXPIRY_STOP, EXPIRY_PAUSE, EXPIRY_DELETE, EXPIRIES };
+const char *on_expiry_name(enum on_expiry x);
 
 struct sandbox {
 	char id[ID_SIZE], layer[ID_SIZE], machine_id[KEY_SIZE];
@@ -65,6 +66,9 @@ struct sandbox {
 	enum on_expiry on_expiry;
 	uint64_t bytes; // in its own layers, when last counted
 	bool auto_snapshot; // before every exec
+	bool pinned; // never expires, and goes by force only
+	bool lease;  // its time to live begins anew with every use
+	bool layer_made; // its writable layer was seen: one that is not there any more was lost, not yet to be made
 };
 void sandbox_done(struct sandbox *s);
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 enum { S_AUTOMATIC = 1, S_FROZEN = 2, S_DURABLE = 4 };
+enum { T_LEASE = 0x80 }; // beside the action on expiry
 #define TEMPLATE_MAX (4 * LIMIT_REQUEST_BODY)
 
 void snapshot_done(struct snapshot *n)
@@ -44,7 +45,7 @@ void sandbox_template_write(struct buf *b, const struct sandbox *s)
 	wire_u64(b, s->timeout_ms);
 	wire_u64(b, s->ttl_ms);
 	wire_u64(b, s->idle_ms);
-	wire_u8(b, s->on_expiry);
+	wire_u8(b, s->on_expiry | (s->lease ? T_LEASE : 0));
 }
 
 int sandbox_template_read(const struct buf *b, struct sandbox *s)
@@ -76,7 +77,9 @@ int sandbox_template_read(const struct buf *b, struct sandbox *s)
 	s->timeout_ms = wire_get_u64(&w);
 	s->ttl_ms = wire_get_u64(&w);
 	s->idle_ms = wire_get_u64(&w);
-	s->on_expiry = (enum on_expiry)wire_get_u8(&w);
+	uint8_t expiry = wire_get_u8(&w);
+	s->on_expiry = (enum on_expiry)(expiry & ~T_LEASE);
+	s->lease = expiry & T_LEASE;
 	return w.bad || !s->ws_path ? -1 : 0;
 }
 
@@ -91,6 +94,7 @@ int store_sandbox_stack(struct store *s, const struct sandbox *b, struct err *e)
 	put_u64(&c, b->base_pin);
 	put_text(&c, b->pin);
 	put_u64(&c, (uint64_t)b->pending);
+	put_u64(&c, sandbox_flags(b));
 	put_text(&c, b->id);
 	return store_run(s, c, e);
 }
@@ -195,6 +199,32 @@ int store_derived(struct store *s, void (*each)(void *ctx, struct derived_row *t
 		d.used = get_u64(&c);
 		d.bytes = get_u64(&c);
 		each(ctx, &d);
+	}
+	return store_rows_end(s, st, rc, e);
+}
+
+int store_layer_set(struct store *s, const char *id, uint64_t bytes, struct err *e)
+{
+	struct cursor c = store_query(s, Q_LAYER_SET);
+	put_text(&c, id);
+	put_u64(&c, bytes);
+	return store_run(s, c, e);
+}
+
+int store_layer_drop(struct store *s, const char *id, struct err *e)
+{
+	return store_run_id(s, Q_LAYER_DROP, id, e);
+}
+
+int store_layers(struct store *s, void (*each)(void *ctx, const char *id, uint64_t bytes), void *ctx, struct err *e)
+{
+	int rc;
+	sqlite3_stmt *st = s->q[Q_LAYERS];
+	while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+		struct cursor c = {st, 0};
+		char id[ID_SIZE];
+		get_fixed(&c, id, sizeof id);
+		each(ctx, id, get_u64(&c));
 	}
 	return store_rows_end(s, st, rc, e);
 }

@@ -57,6 +57,8 @@ static const char *const steps[] = {
 	"CREATE TABLE derived(kind INTEGER, key TEXT, path TEXT NOT NULL, info BLOB, created INTEGER, used INTEGER,"
 	" bytes INTEGER, PRIMARY KEY(kind, key)) WITHOUT ROWID;"
 	"CREATE UNIQUE INDEX snapshot_names ON snapshots(sandbox, name) WHERE name IS NOT NULL;",
+
+	"CREATE TABLE layers(id TEXT PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID;",
 };
 #define SCHEMA_VERSION ((int)countof(steps))
 
@@ -72,7 +74,7 @@ static const char *const sql[] = {
 	[Q_BOX_ADD] = "INSERT INTO sandboxes VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,"
 		      "?,?,?,?,?,?,?,?,?,?,?,?)",
 	[Q_BOX_SET] = "UPDATE sandboxes SET state=?,reason=?,head=?,used=?,expires=?,pending=?,isolation=?,anchor_seq=?,"
-		      "anchor=?,base_pin=?,pin=?,bytes=? WHERE id=?",
+		      "anchor=?,base_pin=?,pin=?,bytes=?,flags=? WHERE id=?",
 	[Q_BOX_DROP] = "DELETE FROM sandboxes WHERE id=?",
 	[Q_BOX_DROP_CELL] = "DELETE FROM cells WHERE sandbox=?",
 	[Q_BOX_DROP_EXECS] = "DELETE FROM execs WHERE sandbox=?",
@@ -108,7 +110,7 @@ static const char *const sql[] = {
 	[Q_TRUST_SET] = "INSERT OR REPLACE INTO trust VALUES(?,?,?)",
 	[Q_TRUST_DROP] = "DELETE FROM trust WHERE path=?",
 	[Q_TRUSTS] = "SELECT * FROM trust ORDER BY path",
-	[Q_BOX_STACK] = "UPDATE sandboxes SET layer=?,lowers=?,n_base=?,env=?,image=?,base_pin=?,pin=?,pending=? WHERE id=?",
+	[Q_BOX_STACK] = "UPDATE sandboxes SET layer=?,lowers=?,n_base=?,env=?,image=?,base_pin=?,pin=?,pending=?,flags=? WHERE id=?",
 	[Q_SNAP_ADD] = "INSERT INTO snapshots VALUES(?,?,?,?,?,?,?,?,?,?)",
 	[Q_SNAP_DURABLE] = "UPDATE snapshots SET flags=flags|4 WHERE id=?",
 	[Q_SNAP_DROP] = "DELETE FROM snapshots WHERE id=?",
@@ -116,6 +118,9 @@ static const char *const sql[] = {
 	[Q_DERIVED_SET] = "INSERT OR REPLACE INTO derived VALUES(?,?,?,?,?,?,?)",
 	[Q_DERIVED_DROP] = "DELETE FROM derived WHERE kind=? AND key=?",
 	[Q_DERIVED] = "SELECT * FROM derived",
+	[Q_LAYER_SET] = "INSERT OR REPLACE INTO layers VALUES(?,?)",
+	[Q_LAYER_DROP] = "DELETE FROM layers WHERE id=?",
+	[Q_LAYERS] = "SELECT id,bytes FROM layers",
 	[Q_ANSWER_ADD] = "INSERT OR REPLACE INTO answers VALUES(?,?)",
 	[Q_ANSWER_DROP] = "DELETE FROM answers WHERE rule=?",
 	[Q_ANSWERS] = "SELECT rule FROM answers ORDER BY at, rule",
@@ -215,8 +220,10 @@ static int reopen_empty(struct store *s, const char *path, struct err *e)
 static int prepare_all(struct store *s, struct err *e)
 {
 	for (int i = 0; i < QUERIES; i++)
-		if (sqlite3_prepare_v3(s->db, sql[i], -1, SQLITE_PREPARE_PERSISTENT, &s->q[i], NULL) != SQLITE_OK)
-			return store_fail(s, e);
+		if (sqlite3_prepare_v3(s->db, sql[i], -1, SQLITE_PREPARE_PERSISTENT, &s->q[i], NULL) != SQLITE_OK) {
+			store_fail(s, e);
+			return err_wrap(e, "the tables were changed by somebody else: put state.db back as it was, or move it away to begin anew");
+		}
 	return 0;
 }
 

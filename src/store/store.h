@@ -23,7 +23,7 @@ void store_rollback(struct store *s);			     // what was written since store_beg
 int store_flush(struct store *s, struct err *e) MUST_USE;
 
 int store_sandbox_add(struct store *s, const struct sandbox *b, struct err *e) MUST_USE;
-// Writes what changes in a life: state, reason, head, used, expires, pending, isolation, anchor.
+// Writes what changes in a life: state, reason, head, used, expires, pending, isolation, anchor, flags.
 int store_sandbox_set(struct store *s, const struct sandbox *b, struct err *e) MUST_USE;
 int store_sandbox_drop(struct store *s, const char *id, struct err *e) MUST_USE; // with its cell and execs
 int store_sandboxes(struct store *s, void (*each)(void *ctx, struct sandbox *taken), void *ctx, struct err *e) MUST_USE;
@@ -57,6 +57,10 @@ int store_snapshots(struct store *s, void (*each)(void *ctx, struct snapshot *ta
 int store_derived_set(struct store *s, const struct derived_row *d, struct err *e) MUST_USE;
 int store_derived_drop(struct store *s, const struct derived_row *d, struct err *e) MUST_USE;
 int store_derived(struct store *s, void (*each)(void *ctx, struct derived_row *taken), void *ctx, struct err *e) MUST_USE;
+// How many bytes each layer has that was counted.
+int store_layer_set(struct store *s, const char *id, uint64_t bytes, struct err *e) MUST_USE;
+int store_layer_drop(struct store *s, const char *id, struct err *e) MUST_USE;
+int store_layers(struct store *s, void (*each)(void *ctx, const char *id, uint64_t bytes), void *ctx, struct err *e) MUST_USE;
 
 int store_image_add(struct store *s, const struct image_row *i, struct err *e) MUST_USE;
 int store_image_drop(struct store *s, const char *id, struct err *e) MUST_USE;

@@ -15,6 +15,7 @@ enum query {
 	Q_SECRET_SET, Q_SECRET_USED, Q_SECRET_DROP, Q_SECRETS,
 	Q_TRUST_SET, Q_TRUST_DROP, Q_TRUSTS,
 	Q_BOX_STACK, Q_SNAP_ADD, Q_SNAP_DURABLE, Q_SNAP_DROP, Q_SNAPS, Q_DERIVED_SET, Q_DERIVED_DROP, Q_DERIVED,
+	Q_LAYER_SET, Q_LAYER_DROP, Q_LAYERS,
 	Q_ANSWER_ADD, Q_ANSWER_DROP, Q_ANSWERS,
 	QUERIES,
 };
@@ -49,5 +50,6 @@ int store_rows_end(struct store *s, sqlite3_stmt *st, int rc, struct err *e) MUS
 int store_fail(struct store *s, struct err *e);				 // sqlite's last error; -1
 
 // rows.c
+uint64_t sandbox_flags(const struct sandbox *b);
 void mounts_write(struct buf *w, const struct sandbox *b);
 void mounts_read(struct wire *w, struct sandbox *b);

@@ -229,6 +229,9 @@ class World:
     def stop_all(self):
         if self.ps():
             self.skep("rm", "--all", "--force", timeout=120).ok()
+        named = [n["id"] for n in self.skep("snapshots", "--all", "--json").json()["snapshots"]]  # these outlive their sandbox
+        if named:
+            self.skep("snapshot", "rm", *named).ok()
 
     def fd_count(self, pid):
         try:
