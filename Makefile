@@ -41,7 +41,7 @@ glibs = $(foreach r,$(1),$(B)/glibc/lib$(r).a)
 mlibs = $(foreach r,$(1),$(B)/musl/lib$(r).a)
 ROOMS := $(notdir $(patsubst %/,%,$(wildcard src/*/)))
 
-PROGRAMS := $(B)/skep $(B)/skepd $(B)/skep-cell $(B)/skep-gate $(B)/skep-image $(B)/skep-repo $(B)/skep-attack
+PROGRAMS := $(B)/skep $(B)/skepd $(B)/skep-cell $(B)/skep-gate $(B)/skep-image $(B)/skep-repo $(B)/skep-review $(B)/skep-attack
 
 .PHONY: all deps check run test unit e2e attack fuzz bench soak install uninstall format lint clean help
 .DELETE_ON_ERROR:
@@ -80,6 +80,8 @@ $(B)/skep-image: $(B)/glibc/bin/skep-image.o $(call glibs,workspace model base)
 	$(Q)$(CC) $(LDFLAGS) -pie -o $@ $^ -larchive
 $(B)/skep-repo: $(B)/glibc/bin/skep-repo.o $(call glibs,workspace model base)
 	$(Q)$(CC) $(LDFLAGS) -pie -o $@ $^
+$(B)/skep-review: $(B)/glibc/bin/skep-review.o $(call glibs,workspace model base)
+	$(Q)$(CC) $(LDFLAGS) -pie -o $@ $^ -lgit2 -lm
 $(B)/skep-cell: $(B)/musl/bin/skep-cell.o $(call mlibs,$(CELL_ROOMS))
 	$(Q)$(MUSL) -static -Wl,--gc-sections -o $@ $^
 $(B)/skep-attack: $(patsubst tests/attack/%.c,$(B)/musl/attack/%.o,$(wildcard tests/attack/*.c))
@@ -104,7 +106,7 @@ APPARMOR := $(DESTDIR)/etc/apparmor.d
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(LIBEXEC) $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(MANDIR)/man8
 	install -m 755 $(B)/skep $(DESTDIR)$(PREFIX)/bin/skep
-	install -m 755 $(B)/skepd $(B)/skep-cell $(B)/skep-gate $(B)/skep-image $(B)/skep-repo $(B)/skep-attack $(DESTDIR)$(LIBEXEC)/
+	install -m 755 $(B)/skepd $(B)/skep-cell $(B)/skep-gate $(B)/skep-image $(B)/skep-repo $(B)/skep-review $(B)/skep-attack $(DESTDIR)$(LIBEXEC)/
 	install -m 644 man/*.1 $(DESTDIR)$(MANDIR)/man1/
 	install -m 644 man/*.8 $(DESTDIR)$(MANDIR)/man8/
 	install -d $(DESTDIR)$(COMPL)/bash-completion/completions $(DESTDIR)$(COMPL)/zsh/site-functions $(DESTDIR)$(COMPL)/fish/vendor_completions.d
@@ -135,7 +137,7 @@ help:
 
 # Unit tests: tests/unit/ROOM_NOUN.c links ROOM and everything below it, nothing above.
 UNIT_ORDER := api cli engine backend workspace store cell init isolate journal gate http model base
-UNIT_LIBS  := -lcmocka -larchive -lsqlite3 -lmicrohttpd -lsodium -lyaml -lssl -lcrypto -lnghttp2 -lcares
+UNIT_LIBS  := -lcmocka -larchive -lgit2 -lm -lsqlite3 -lmicrohttpd -lsodium -lyaml -lssl -lcrypto -lnghttp2 -lcares
 below = $(if $(filter $(1),$(UNIT_ORDER)),$(shell echo $(UNIT_ORDER) | sed 's/.*\b$(1)\b/$(1)/'))
 UNITS := $(patsubst tests/unit/%.c,$(B)/unit/%,$(wildcard tests/unit/*.c))
 define unit_rule

@@ -61,6 +61,15 @@
 	X(PIN_STORE, "repo.pin.store") \
 	X(MOVE_COPY, "move.copy") \
 	X(MOVE_ENTRY, "move.entry") \
+	X(REVIEW_INTENT, "review.intent") \
+	X(REVIEW_TEMP, "review.temp") \
+	X(REVIEW_COMMIT, "review.commit") \
+	X(REVIEW_STEP, "review.step") \
+	X(REVIEW_BACK, "review.back") \
+	X(REVIEW_DONE, "review.done") \
+	X(REVIEW_BASE, "review.base") \
+	X(REVIEW_CLEAN, "review.clean") \
+	X(REVIEW_END, "review.end") \
 	// one a line: branches add here
 
 enum fault {

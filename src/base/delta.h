@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// A stream of changes to a directory: what a sandbox's layers made of their base (init writes it, skep-review copies it),
+// and what `dismiss` puts back (skep-review writes it, init compares and swaps). Blocking.
+//
+//   8 bytes of magic, entries, one byte 'e'
+//   entry: u8 kind, u8 flags (1 = executable), u32 length + path, and then
+//     'f' file           u32 length (at most DELTA_CHUNK) + bytes, again and again, u32 0, u8 torn (1: it changed while it was read)
+//     'l' symbolic link  u32 length + target
+//     'd' directory that the base has not
+//     'o' directory that hides the base's one of the same name
+//     'x' gone: a file, or a directory with all below it
+//     'h' file too long to be sent: u64 size
+//     's' socket, FIFO or device: never reaches the host
+//     'g' git's own data: never reaches the host
+//     'u' what can not be read
+//     'c' not a change: what must be at the path now for the next entry to be written: u8 kind ('f', 'l', 'x'),
+//         32 bytes SHA-256 of the content or target (zero for 'x'); its flag is the file's
+//
+// The reader trusts nothing: paths are relative and clean, at most DELTA_PATH bytes, in any order.
+#pragma once
+#include "base/buf.h"
+
+#define DELTA_PATH 4096
+#define DELTA_CHUNK (128u << 10)
+
+struct delta_out {
+	int fd;
+	struct buf b; // what is not written yet
+};
+
+void delta_out_init(struct delta_out *o, int fd); // puts the magic
+void delta_out_done(struct delta_out *o);
+int delta_put(struct delta_out *o, char kind, bool exec, const char *path, struct err *e) MUST_USE; // d o x s g u
+int delta_put_link(struct delta_out *o, const char *path, const char *target, struct err *e) MUST_USE;
+int delta_put_huge(struct delta_out *o, const char *path, bool exec, uint64_t size, struct err *e) MUST_USE;
+int delta_put_bytes(struct delta_out *o, const char *path, bool exec, const void *p, size_t n, struct err *e) MUST_USE;
+// Reads fd to its end. A file that changes meanwhile is sent as torn.
+int delta_put_fd(struct delta_out *o, const char *path, int fd, struct err *e) MUST_USE;
+int delta_put_expect(struct delta_out *o, const char *path, char kind, bool exec, const uint8_t sha[32],
+		     struct err *e) MUST_USE;
+int delta_end(struct delta_out *o, struct err *e) MUST_USE;
+
+struct delta_in {
+	int fd; // -1: only what is in chunk
+	const char *chunk;
+	char *own;
+	size_t at, n;
+	bool in_body;
+};
+
+struct delta_entry {
+	char kind, expect; // expect: kind byte of a 'c'
+	bool exec;
+	uint64_t size; // of an 'h'
+	uint8_t sha[32];
+	char path[DELTA_PATH + 1], link[DELTA_PATH + 1];
+};
+
+void delta_in_fd(struct delta_in *d, int fd);
+void delta_in_mem(struct delta_in *d, const void *p, size_t n); // p borrowed
+void delta_in_done(struct delta_in *d);
+int delta_start(struct delta_in *d, struct err *e) MUST_USE;
+// 1 and the next entry, 0 at the end. A file's body must have been read to its end before.
+int delta_next(struct delta_in *d, struct delta_entry *out, struct err *e) MUST_USE;
+// The next bytes of the file just returned (borrowed until the next call); *out_n = 0 at its end, when *out_torn is known.
+int delta_body(struct delta_in *d, const char **out, size_t *out_n, bool *out_torn, struct err *e) MUST_USE;
+bool delta_path_ok(const char *path); // relative, no empty, "." or ".." part, at most DELTA_PATH bytes

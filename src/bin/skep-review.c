@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+// skep-review collect --shadow DIR [--max-file BYTES] [--max-total BYTES]     a stream of changes (base/delta.h) on stdin
+// skep-review diff | apply | undo | recover | dismiss | export                a request in JSON on stdin
+//
+// Judges and lands what a sandbox made, for skepd, which never does such work itself. Results are JSON lines on stdout, or
+// the patch that was asked for. An error is {"error":{"kind":"…","message":"…"}} as the last line (on stderr when stdout
+// carries a patch), with exit status 1; `refused` in it names paths and reasons. docs/review.md has every field.
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/fs.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "workspace/review_json.h"
+#include "workspace/review_mail.h"
+#include "workspace/review_patch.h"
+#include "workspace/review_request.h"
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define REQUEST_MAX (64u << 20)
+#define LINE_MAX_OUT (3u << 30) // one line: a patch of one file, or one change with its text
+
+static bool raw_output; // stdout carries no JSON
+
+static int print(struct buf *b, struct err *e)
+{
+	if (b->overflow)
+		return err_set(e, ERR_LIMIT, "a line of output is too long");
+	int rc = b->n && fwrite(b->p, 1, b->n, stdout) != b->n ? err_sys(e, "write the result") : 0;
+	buf_clear(b);
+	return rc;
+}
+
+static int print_line(struct buf *b, struct err *e)
+{
+	buf_byte(b, '\n');
+	return print(b, e);
+}
+
+static int print_error(const struct err *e, const struct refusal *why)
+{
+	auto_buf struct buf b = BUF_INIT(64u << 20);
+	struct jsonw w = {.b = &b};
+	jw_open(&w, '{');
+	jw_key(&w, "error");
+	jw_open(&w, '{');
+	jw_kstr(&w, "kind", err_kind_name(e->kind));
+	jw_kstr(&w, "message", e->msg);
+	if (why && why->n) {
+		jw_key(&w, "refused");
+		jw_open(&w, '[');
+		for (size_t i = 0; i < why->n; i++) {
+			jw_open(&w, '{');
+			jw_kstr(&w, "path", why->v[i].path);
+			jw_kstr(&w, "why", why->v[i].why);
+			jw_close(&w, '}');
+		}
+		jw_close(&w, ']');
+	}
+	jw_close(&w, '}');
+	jw_close(&w, '}');
+	buf_byte(&b, '\n');
+	fflush(stdout);
+	fwrite(b.p, 1, b.n, raw_output ? stderr : stdout);
+	return 1;
+}
+
+static int do_collect(int argc, char **argv, struct err *e)
+{
+	const char *shadow = NULL;
+	uint64_t file_max = COPY_FILE_MAX, total_max = COPY_TOTAL_MAX;
+	struct collect_result r;
+	struct delta_in in;
+	for (int i = 2; i + 1 < argc; i += 2) {
+		if (!strcmp(argv[i], "--shadow"))
+			shadow = argv[i + 1];
+		else if (strcmp(argv[i], "--max-file") && strcmp(argv[i], "--max-total"))
+			return err_set(e, ERR_INVALID, "unknown option %s", argv[i]);
+		else if (str_to_u64(str_of(argv[i + 1]), 0, COPY_TOTAL_MAX, !strcmp(argv[i], "--max-file") ? &file_max : &total_max))
+			return err_set(e, ERR_INVALID, "%s %s is no number of bytes", argv[i], argv[i + 1]);
+	}
+	auto_fd int dir = shadow ? fs_open(AT_FDCWD, shadow, O_RDONLY | O_DIRECTORY, 0, e) : err_set(e, ERR_INVALID, "--shadow is missing");
+	if (dir < 0)
+		return -1;
+	if (file_max > COPY_FILE_MAX)
+		file_max = COPY_FILE_MAX;
+	delta_in_fd(&in, 0);
+	int rc = review_collect(dir, &in, file_max, total_max, &r, e);
+	delta_in_done(&in);
+	if (rc)
+		return -1;
+	auto_buf struct buf b = BUF_INIT(1 << 10);
+	struct jsonw w = {.b = &b};
+	jw_open(&w, '{');
+	jw_ku64(&w, "entries", r.entries);
+	jw_ku64(&w, "files", r.files);
+	jw_ku64(&w, "bytes", r.bytes);
+	jw_ku64(&w, "torn", r.torn);
+	jw_ku64(&w, "unkept", r.unkept);
+	jw_ku64(&w, "discarded", r.discarded);
+	jw_close(&w, '}');
+	return print_line(&b, e);
+}
+
+// A filter of paths for diff and export: nothing named = everything.
+static int choose(struct review *r, struct review_request *q, struct err *e)
+{
+	struct selection *set = &q->apply.set;
+	if (!set->paths && !set->hunks)
+		set->all = true;
+	return review_select(r, set, e);
+}
+
+static int print_change(struct review *r, struct review_request *q, const struct change *c, struct buf *b, struct err *e)
+{
+	struct jsonw w = {.b = b};
+	if (q->format == FORMAT_NAME_STATUS)
+		change_name_status(c, b);
+	else if (q->format == FORMAT_PATCH && change_patch(r, c, (unsigned)(q->context < 0 ? 3 : q->context), true, b, e))
+		return -1;
+	else if (q->format == FORMAT_JSON && (change_json(r, c, q->context, &w, e) || print_line(b, e)))
+		return -1;
+	return print(b, e);
+}
+
+static int print_review(struct review *r, struct review_request *q, struct err *e)
+{
+	auto_buf struct buf b = BUF_INIT(LINE_MAX_OUT);
+	struct jsonw w = {.b = &b};
+	if (choose(r, q, e))
+		return -1;
+	if (q->format == FORMAT_STAT) {
+		patch_stat(r, &b);
+		return print(&b, e);
+	}
+	for (size_t i = 0; i < r->n; i++)
+		if (change_is_taken(r->v[i]) && !r->v[i]->hidden && print_change(r, q, r->v[i], &b, e))
+			return -1;
+	if (q->format != FORMAT_JSON)
+		return 0;
+	jw_open(&w, '{');
+	jw_key(&w, "summary");
+	review_summary_json(r, &w);
+	jw_close(&w, '}');
+	return print_line(&b, e);
+}
+
+static int do_diff(struct review_request *q, struct refusal *why, struct err *e)
+{
+	struct review r;
+	(void)why;
+	raw_output = q->format != FORMAT_JSON;
+	if (review_open(&q->spec, &r, e))
+		return -1;
+	int rc = print_review(&r, q, e);
+	review_done(&r);
+	return rc;
+}
+
+static int print_mail(struct review *r, struct review_request *q, struct err *e)
+{
+	auto_buf struct buf b = BUF_INIT(LINE_MAX_OUT);
+	struct mail m = {
+		.author = q->author ? q->author : "skep",
+		.email = q->email ? q->email : "skep@localhost",
+		.subject = q->subject ? q->subject : "Changes made in a sandbox",
+		.message = q->message,
+		.date = q->date ? q->date : clock_unix_ms() / 1000,
+	};
+	if (choose(r, q, e) || mail_head(r, &m, &b, e) || print(&b, e))
+		return -1;
+	for (size_t i = 0; i < r->n; i++)
+		if (change_is_taken(r->v[i]) && (change_patch(r, r->v[i], 3, true, &b, e) || print(&b, e)))
+			return -1;
+	mail_end(&b);
+	return print(&b, e);
+}
+
+static int do_export(struct review_request *q, struct refusal *why, struct err *e)
+{
+	struct review r;
+	(void)why;
+	raw_output = true;
+	if (review_open(&q->spec, &r, e))
+		return -1;
+	int rc = print_mail(&r, q, e);
+	review_done(&r);
+	return rc;
+}
+
+static int open_log(const struct review_request *q, int *out_lock, struct err *e)
+{
+	if (!q->log)
+		return err_set(e, ERR_INVALID, "\"log\" is missing");
+	if (fs_mkdirs(AT_FDCWD, q->log, 0700, e))
+		return -1;
+	auto_fd int log = fs_open(AT_FDCWD, q->log, O_RDONLY | O_DIRECTORY, 0, e);
+	if (log < 0 || (*out_lock = txn_lock(log, e)) < 0)
+		return -1;
+	return take_fd(&log);
+}
+
+static int recover(const struct review_request *q, int log, enum txn_recovered *out, struct err *e)
+{
+	struct shadow *s;
+	if (shadow_open(q->spec.shadow, &s, e))
+		return -1;
+	int rc = txn_recover(log, s, out, e);
+	shadow_close(s);
+	return rc;
+}
+
+static const char *recovered_name(enum txn_recovered r)
+{
+	static const char *const names[] = {"nothing", "finished", "reverted", "abandoned"};
+	return names[r];
+}
+
+static int print_result(const struct apply_result *r, enum txn_recovered before, struct err *e)
+{
+	auto_buf struct buf b = BUF_INIT(64u << 20);
+	struct jsonw w = {.b = &b};
+	char hex[41];
+	for (size_t i = 0; i < r->txn.n; i++) {
+		op_json(&r->txn.v[i], &w);
+		if (print_line(&b, e))
+			return -1;
+		w.comma = false;
+	}
+	jw_open(&w, '{');
+	jw_key(&w, "result");
+	jw_open(&w, '{');
+	jw_ku64(&w, "steps", r->txn.n);
+	jw_ku64(&w, "undo", r->txn.keeps_p ? 0 : r->txn.number);
+	shadow_hex(r->txn.p_before, hex);
+	jw_kstr(&w, "base_before", hex);
+	shadow_hex(r->txn.keeps_p ? r->txn.p_before : r->txn.p_after, hex);
+	jw_kstr(&w, "base_after", hex);
+	jw_kstrv(&w, "skipped", r->skipped);
+	jw_kstr(&w, "left", r->left);
+	jw_kstr(&w, "recovered", recovered_name(before));
+	jw_close(&w, '}');
+	jw_close(&w, '}');
+	return print_line(&b, e);
+}
+
+static int do_apply(struct review_request *q, struct refusal *why, struct err *e)
+{
+	struct apply_result r = {0};
+	enum txn_recovered before = TXN_NOTHING;
+	auto_fd int lock = -1, log = open_log(q, &lock, e);
+	if (log < 0)
+		return -1;
+	if (!q->apply.set.all && !q->apply.set.paths && !q->apply.set.hunks)
+		return err_set(e, ERR_INVALID, "\"set\" names nothing");
+	int rc = recover(q, log, &before, e) || review_apply(&q->spec, log, &q->apply, &r, why, e) || print_result(&r, before, e);
+	apply_result_done(&r);
+	return rc ? -1 : 0;
+}
+
+static int do_undo(struct review_request *q, struct refusal *why, struct err *e)
+{
+	struct apply_result r = {0};
+	enum txn_recovered before = TXN_NOTHING;
+	auto_fd int lock = -1, log = open_log(q, &lock, e);
+	if (log < 0)
+		return -1;
+	int rc = recover(q, log, &before, e) || review_undo(q->spec.shadow, log, q->apply.umask, &r, why, e) ||
+		 print_result(&r, before, e);
+	apply_result_done(&r);
+	return rc ? -1 : 0;
+}
+
+static int do_recover(struct review_request *q, struct refusal *why, struct err *e)
+{
+	enum txn_recovered what = TXN_NOTHING;
+	auto_buf struct buf b = BUF_INIT(1 << 10);
+	struct jsonw w = {.b = &b};
+	auto_fd int lock = -1, log = open_log(q, &lock, e);
+	(void)why;
+	if (log < 0 || recover(q, log, &what, e))
+		return -1;
+	jw_open(&w, '{');
+	jw_kstr(&w, "recovered", recovered_name(what));
+	jw_close(&w, '}');
+	return print_line(&b, e);
+}
+
+static int write_dismissal(struct review *r, struct review_request *q, uint64_t *paths, struct err *e)
+{
+	struct delta_out out;
+	auto_fd int fd = fs_open(AT_FDCWD, q->out, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600, e);
+	if (fd < 0)
+		return -1;
+	delta_out_init(&out, fd);
+	int rc = review_dismiss(r, &q->apply.set, &out, paths, e);
+	delta_out_done(&out);
+	return rc;
+}
+
+static int do_dismiss(struct review_request *q, struct refusal *why, struct err *e)
+{
+	struct review r;
+	uint64_t paths = 0;
+	(void)why;
+	if (!q->out)
+		return err_set(e, ERR_INVALID, "\"out\" is missing");
+	if (review_open(&q->spec, &r, e))
+		return -1;
+	int rc = q->apply.digest && strcmp(q->apply.digest, r.digest)
+			 ? err_set(e, ERR_CONFLICT, "the changes are not those that were reviewed: look again")
+			 : write_dismissal(&r, q, &paths, e);
+	review_done(&r);
+	if (rc)
+		return -1;
+	auto_buf struct buf b = BUF_INIT(1 << 10);
+	struct jsonw w = {.b = &b};
+	jw_open(&w, '{');
+	jw_ku64(&w, "paths", paths);
+	jw_close(&w, '}');
+	return print_line(&b, e);
+}
+
+static const struct {
+	const char *name;
+	int (*run)(struct review_request *q, struct refusal *why, struct err *e);
+} verbs[] = {
+	{"diff", do_diff}, {"apply", do_apply}, {"undo", do_undo}, {"recover", do_recover}, {"dismiss", do_dismiss}, {"export", do_export},
+};
+
+static int run_verb(const char *name, struct refusal *why, struct err *e)
+{
+	auto_buf struct buf in = BUF_INIT(REQUEST_MAX);
+	struct review_request q;
+	for (size_t i = 0; i < countof(verbs); i++) {
+		if (strcmp(verbs[i].name, name))
+			continue;
+		if (fs_read_fd(0, &in, e) || review_request_read(buf_cstr(&in), in.n, &q, e))
+			return -1;
+		int rc = verbs[i].run(&q, why, e);
+		review_request_done(&q);
+		return rc;
+	}
+	return err_set(e, ERR_INVALID, "unknown verb %s: collect, diff, apply, undo, recover, dismiss or export", name);
+}
+
+// What reads hostile content needs no privilege it does not have, and leaves no core.
+static void prepare(void)
+{
+	const struct rlimit no_core = {0, 0};
+	setrlimit(RLIMIT_CORE, &no_core);
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
+	umask(077); // what lands on the host gets its mode explicitly
+	fault_init();
+}
+
+int main(int argc, char **argv)
+{
+	struct err e = {0};
+	struct refusal why = {0};
+	if (argc < 2) {
+		fputs("usage: skep-review collect --shadow DIR | diff | apply | undo | recover | dismiss | export\n", stderr);
+		return 2;
+	}
+	prepare();
+	int rc = !strcmp(argv[1], "collect") ? do_collect(argc, argv, &e) : run_verb(argv[1], &why, &e);
+	if (!rc && fflush(stdout))
+		rc = err_sys(&e, "write the result");
+	int status = rc ? print_error(&e, &why) : 0;
+	refusal_done(&why);
+	return status;
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// The change set of a sandbox, judged from copies: P (reviewed base, a git tree), S (the copy of what the sandbox made),
+// H (the host directory now, read beneath its top). For the program skep-review: blocking, one review per process.
+//
+// A change is pending when S differs from P and the host does not have it yet. What would land is target = merge3(P, H, S),
+// so the pending change is H -> target.
+#pragma once
+#include "workspace/review_copy.h"
+#include "workspace/review_lines.h"
+#include "workspace/review_side.h"
+
+enum change_kind { CHANGE_ADD, CHANGE_MODIFY, CHANGE_DELETE, CHANGE_MODE, CHANGE_TYPE, CHANGE_RENAME, CHANGE_DIR, CHANGE_RMDIR };
+enum change_state {
+	STATE_CLEAN,	// H = P
+	STATE_MOVED,	// the host changed too, elsewhere in the file
+	STATE_CONFLICT, // the host changed the same
+	STATE_LOST,	// the base's content is not to be had any more
+	STATE_GONE,	// the host directory is not there any more
+};
+
+struct risk {
+	const char *flag;
+	char *reason; // owned
+};
+
+struct change {
+	char *path;
+	enum change_kind kind;
+	enum change_state state;
+	char *why;	   // reason of a state that is not clean; owned, may be NULL
+	struct side p, h, s;
+	const struct copy_entry *entry; // NULL: S has nothing there
+	bool whole;	   // changes as one piece: added, deleted, binary, link, another type, too long
+	bool binary, unseen; // unseen: too long for its content to be kept
+	bool implied;	   // P is the host's own file: it was ignored when the base was pinned, and is older than the sandbox
+	bool in_gone_dir;  // deleted with its directory
+	struct change *from; // renames: the deleted one, which is then hidden
+	bool hidden;
+	unsigned similarity; // per cent
+	struct hunks hunks;
+	uint64_t added, removed; // lines
+	struct risk *risks;
+	size_t n_risks;
+};
+
+struct review_spec {
+	const char *shadow, *target, *base; // base: the directory P was taken of, when target is another one; may be NULL
+	uint64_t dev, ino; // of base (else target); 0 = not checked
+	int64_t t0_ns;	   // when the sandbox was made
+	bool renames, risks;
+};
+
+struct review {
+	struct review_spec spec;
+	struct shadow *shadow;
+	struct review_copy copy;
+	uint8_t p_tree[SHADOW_OID];
+	int root, base_root; // -1: gone. base_root may be root itself
+	struct change **v;   // sorted by review_path_cmp
+	size_t n, cap;
+	char digest[65];
+};
+
+// Contents of the three sides of a change. Absent ones are empty.
+struct texts {
+	struct shadow_bytes object;
+	struct buf host;
+	const char *p, *h, *s;
+	size_t p_n, h_n, s_n;
+};
+
+int review_open(const struct review_spec *spec, struct review *out, struct err *e) MUST_USE;
+void review_done(struct review *r);
+struct change *review_find(const struct review *r, const char *path); // NULL if nothing is pending there
+const char *change_kind_name(enum change_kind k);
+const char *change_state_name(enum change_state s);
+
+// For this room.
+int texts_load(struct review *r, const struct change *c, struct texts *out, struct err *e) MUST_USE;
+void texts_done(struct texts *t);
+int change_judge(struct review *r, struct change *c, bool *out_pending, struct err *e) MUST_USE; // sides -> state, hunks
+int review_find_renames(struct review *r, struct err *e) MUST_USE;
+int change_line_hunks(struct change *c, const char *path, const char *old, size_t old_n, const char *now, size_t now_n,
+		      struct err *e) MUST_USE;
+int review_risks(struct review *r, struct err *e) MUST_USE;
+void change_add_risk(struct change *c, const char *flag, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void change_free(struct change *c);

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dismiss: S := P + rest, told to init as a stream in which each new content stands behind what must be there now.
+#include "workspace/review_apply.h"
+
+#include "base/mem.h"
+#include <string.h>
+
+struct writer {
+	struct review *r;
+	struct delta_out *out;
+	uint64_t *count;
+	struct err *e;
+};
+
+static int put_expect(struct writer *w, const struct change *c)
+{
+	char kind = c->s.type == SIDE_FILE ? 'f' : c->s.type == SIDE_LINK ? 'l' : 'x';
+	(*w->count)++;
+	return delta_put_expect(w->out, c->path, kind, c->s.exec, kind == 'x' ? NULL : c->s.sha, w->e);
+}
+
+static int put_side(struct writer *w, const char *path, const struct side *s, const char *p, size_t n)
+{
+	if (s->type == SIDE_NONE)
+		return delta_put(w->out, 'x', false, path, w->e);
+	if (s->type == SIDE_FILE)
+		return delta_put_bytes(w->out, path, s->exec, p, n, w->e);
+	auto_free char *target = xstrndup(p, n);
+	return delta_put_link(w->out, path, target, w->e);
+}
+
+static bool takes_all(const struct change *c)
+{
+	for (size_t i = 0; i < c->hunks.n; i++)
+		if (!c->hunks.v[i].take && c->hunks.v[i].state != HUNK_THERE)
+			return false;
+	return true;
+}
+
+// The sandbox's text without the hunks that are taken.
+static int put_rest(struct writer *w, struct change *c, const struct texts *t)
+{
+	struct lines p, s;
+	struct side now = c->s;
+	auto_buf struct buf rest = BUF_INIT(LINES_MAX * 4u);
+	lines_init(&p, t->p, t->p_n);
+	lines_init(&s, t->s, t->s_n);
+	for (size_t i = 0; i < c->hunks.n; i++) {
+		if (c->hunks.v[i].kind == HUNK_MODE && c->hunks.v[i].take)
+			now.exec = c->p.exec;
+		c->hunks.v[i].take = !c->hunks.v[i].take;
+	}
+	hunks_splice(&c->hunks, &p, &s, false, &rest);
+	lines_done(&p);
+	lines_done(&s);
+	if (rest.overflow)
+		return err_set(w->e, ERR_LIMIT, "%.200s becomes too long", c->path);
+	return put_expect(w, c) || put_side(w, c->path, &now, buf_cstr(&rest), rest.n) ? -1 : 0;
+}
+
+// All of it goes back: the base's content; where that is not known, the host's.
+static int put_back(struct writer *w, struct change *c, const struct texts *t)
+{
+	bool lost = c->state == STATE_LOST;
+	return put_expect(w, c) || put_side(w, c->path, lost ? &c->h : &c->p, lost ? t->h : t->p, lost ? t->h_n : t->p_n) ? -1 : 0;
+}
+
+static int put_dir(struct writer *w, const struct change *c)
+{
+	(*w->count)++;
+	return delta_put(w->out, c->kind == CHANGE_DIR ? 'x' : 'd', false, c->path, w->e);
+}
+
+static int put_change(struct writer *w, struct change *c)
+{
+	struct texts t;
+	if (c->kind == CHANGE_DIR || c->kind == CHANGE_RMDIR)
+		return put_dir(w, c);
+	// a renamed file that goes back leaves its new name free
+	struct change *from = takes_all(c) ? c->from : NULL;
+	if (from) {
+		c->from = NULL;
+		if (put_change(w, from))
+			return -1;
+	}
+	int rc = texts_load(w->r, c, &t, w->e);
+	if (rc && w->e->kind == ERR_NOT_FOUND && c->state == STATE_LOST)
+		rc = 0;
+	if (!rc)
+		rc = c->whole || takes_all(c) || from ? put_back(w, c, &t) : put_rest(w, c, &t);
+	texts_done(&t);
+	return rc;
+}
+
+int review_dismiss(struct review *r, const struct selection *set, struct delta_out *out, uint64_t *out_paths, struct err *e)
+{
+	struct writer w = {.r = r, .out = out, .count = out_paths, .e = e};
+	*out_paths = 0;
+	if (review_select(r, set, e))
+		return -1;
+	for (size_t i = r->n; i--;) // what is in a directory goes before it
+		if (change_is_taken(r->v[i]) && put_change(&w, r->v[i]))
+			return -1;
+	return delta_end(out, e);
+}
