@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // skep-review collect --shadow DIR [--max-file BYTES] [--max-total BYTES]     a stream of changes (base/delta.h) on stdin
+//                     [--socket PATH --ticket KEY]                            or from the job of a cell
+// skep-review put --socket PATH --ticket KEY --from FILE                      sends a stream to the job of a cell
 // skep-review diff | apply | undo | recover | dismiss | export                a request in JSON on stdin
 //
 // Judges and lands what a sandbox made, for skepd, which never does such work itself. Results are JSON lines on stdout, or
@@ -10,10 +12,13 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "workspace/cell_pipe.h"
+#include "workspace/review_base.h"
 #include "workspace/review_json.h"
 #include "workspace/review_mail.h"
 #include "workspace/review_patch.h"
 #include "workspace/review_request.h"
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,6 +26,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define REQUEST_MAX (64u << 20)
@@ -71,28 +77,114 @@ static int print_error(const struct err *e, const struct refusal *why)
 	return 1;
 }
 
+// What the job writes, as a pipe: a child speaks with the cell. Its error is the one that tells what happened.
+struct job {
+	pid_t pid;
+	int out, said;
+};
+
+static int job_start(const struct cell_pipe *p, struct job *j, struct err *e)
+{
+	int out[2], said[2];
+	if (pipe2(out, O_CLOEXEC) || pipe2(said, O_CLOEXEC))
+		return err_sys(e, "pipe");
+	j->pid = fork();
+	if (j->pid < 0)
+		return err_sys(e, "fork");
+	if (!j->pid) {
+		struct cell_pipe own = *p;
+		struct err why = {0};
+		close(out[0]);
+		own.out = out[1];
+		int rc = cell_pipe_run(&own, &why);
+		if (rc && write(said[1], &why, sizeof why) != (ssize_t)sizeof why)
+			_exit(2);
+		_exit(rc ? 1 : 0);
+	}
+	close(out[1]);
+	close(said[1]);
+	j->out = out[0];
+	j->said = said[0];
+	return 0;
+}
+
+static int job_end(struct job *j, struct err *e)
+{
+	struct err why;
+	int status;
+	close_fd(&j->out);
+	ssize_t n = read(j->said, &why, sizeof why);
+	close_fd(&j->said);
+	if (waitpid(j->pid, &status, 0) != j->pid || status) {
+		if (n == (ssize_t)sizeof why)
+			*e = why;
+		else
+			err_set(e, ERR_SYSTEM, "the changes could not be read from the sandbox");
+		return -1;
+	}
+	return 0;
+}
+
+static int do_put(int argc, char **argv, struct err *e)
+{
+	struct cell_pipe p = {.in = -1, .out = -1};
+	const char *from = NULL;
+	for (int i = 2; i + 1 < argc; i += 2) {
+		if (!strcmp(argv[i], "--socket"))
+			p.socket = argv[i + 1];
+		else if (!strcmp(argv[i], "--ticket"))
+			p.ticket = argv[i + 1];
+		else if (!strcmp(argv[i], "--from"))
+			from = argv[i + 1];
+	}
+	if (!p.socket || !p.ticket || !from)
+		return err_set(e, ERR_INVALID, "--socket, --ticket and --from are needed");
+	auto_fd int in = fs_open(AT_FDCWD, from, O_RDONLY, 0, e);
+	if (in < 0)
+		return -1;
+	p.in = in;
+	if (cell_pipe_run(&p, e))
+		return -1;
+	return puts("{}") < 0 ? err_sys(e, "write the result") : 0;
+}
+
 static int do_collect(int argc, char **argv, struct err *e)
 {
 	const char *shadow = NULL;
+	struct cell_pipe cell = {.in = -1};
+	struct job job = {.pid = -1, .out = -1, .said = -1};
 	uint64_t file_max = COPY_FILE_MAX, total_max = COPY_TOTAL_MAX;
 	struct collect_result r;
 	struct delta_in in;
 	for (int i = 2; i + 1 < argc; i += 2) {
 		if (!strcmp(argv[i], "--shadow"))
 			shadow = argv[i + 1];
+		else if (!strcmp(argv[i], "--socket"))
+			cell.socket = argv[i + 1];
+		else if (!strcmp(argv[i], "--ticket"))
+			cell.ticket = argv[i + 1];
 		else if (strcmp(argv[i], "--max-file") && strcmp(argv[i], "--max-total"))
 			return err_set(e, ERR_INVALID, "unknown option %s", argv[i]);
 		else if (str_to_u64(str_of(argv[i + 1]), 0, COPY_TOTAL_MAX, !strcmp(argv[i], "--max-file") ? &file_max : &total_max))
 			return err_set(e, ERR_INVALID, "%s %s is no number of bytes", argv[i], argv[i + 1]);
 	}
+	if (shadow && review_base_ensure(shadow, e))
+		return -1;
 	auto_fd int dir = shadow ? fs_open(AT_FDCWD, shadow, O_RDONLY | O_DIRECTORY, 0, e) : err_set(e, ERR_INVALID, "--shadow is missing");
 	if (dir < 0)
 		return -1;
 	if (file_max > COPY_FILE_MAX)
 		file_max = COPY_FILE_MAX;
-	delta_in_fd(&in, 0);
+	if (cell.socket && (!cell.ticket || job_start(&cell, &job, e)))
+		return cell.ticket ? -1 : err_set(e, ERR_INVALID, "--ticket is missing");
+	delta_in_fd(&in, cell.socket ? job.out : 0);
 	int rc = review_collect(dir, &in, file_max, total_max, &r, e);
 	delta_in_done(&in);
+	struct err why;
+	if (cell.socket && job_end(&job, &why) && !(rc && why.sys == EPIPE)) { // EPIPE: we stopped reading
+		*e = why;
+		rc = -1;
+	}
 	if (rc)
 		return -1;
 	auto_buf struct buf b = BUF_INIT(1 << 10);
@@ -371,7 +463,9 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	prepare();
-	int rc = !strcmp(argv[1], "collect") ? do_collect(argc, argv, &e) : run_verb(argv[1], &why, &e);
+	int rc = !strcmp(argv[1], "collect") ? do_collect(argc, argv, &e)
+		 : !strcmp(argv[1], "put")   ? do_put(argc, argv, &e)
+					     : run_verb(argv[1], &why, &e);
 	if (!rc && fflush(stdout))
 		rc = err_sys(&e, "write the result");
 	int status = rc ? print_error(&e, &why) : 0;

@@ -91,7 +91,7 @@ void box_drop(struct box *b)
 		task_end(t, &e);
 	}
 	record_forget(b);
-	pin_forget(b);
+	pin_forget(b, false);
 	net_done(b, false);
 	loop_bury(b->g->loop, b, box_free);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/child.h"
 
+#include "base/fs.h"
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/seal.h"
@@ -9,8 +10,11 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#define ERR_MAX (1u << 20)
 
 struct child {
 	struct engine *g;
@@ -21,6 +25,7 @@ struct child {
 	pid_t pid;
 	int status;
 	bool secret;
+	int err_fd;
 	struct buf out;
 	struct child *next;
 };
@@ -32,6 +37,7 @@ static void child_free(void *p)
 		seal_wipe(&c->out);
 	else
 		buf_done(&c->out);
+	close_fd(&c->err_fd);
 	free(c);
 }
 
@@ -52,7 +58,11 @@ static void finish(struct child *c)
 			*p = c->next;
 			break;
 		}
-	c->ended(c->ctx, &(struct child_end){c->status, &c->out});
+	auto_buf struct buf said = BUF_INIT(ERR_MAX);
+	struct err e;
+	if (c->err_fd >= 0 && (lseek(c->err_fd, 0, SEEK_SET) || fs_read_fd(c->err_fd, &said, &e)))
+		buf_clear(&said);
+	c->ended(c->ctx, &(struct child_end){c->status, &c->out, &said});
 	loop_bury(c->g->loop, c, child_free);
 }
 
@@ -108,6 +118,17 @@ static int watch(struct child *c, int *r, struct err *e)
 	return 0;
 }
 
+// Bytes as a descriptor that is read from its beginning.
+static int memory_fd(const struct buf *b, struct err *e)
+{
+	auto_fd int fd = memfd_create("skep", MFD_CLOEXEC);
+	if (fd < 0)
+		return err_sys(e, "memory for a child");
+	if (b && (fs_write_all(fd, b->p, b->n, e) || lseek(fd, 0, SEEK_SET)))
+		return -1;
+	return take_fd(&fd);
+}
+
 static int spawn(struct child *c, const struct child_spec *s, struct err *e)
 {
 	int p[2];
@@ -119,8 +140,12 @@ static int spawn(struct child *c, const struct child_spec *s, struct err *e)
 		return err_sys(e, "pipe");
 	auto_fd int r = p[0], w = p[1];
 	char path[] = "PATH=/usr/local/bin:/usr/bin:/bin", *plain[] = {path, NULL};
-	struct proc_fd fds[] = {{w, 1}, {STDERR_FILENO, 2}};
-	c->pid = proc_spawn(&(struct proc_spec){.path = program, .argv = s->argv, .env = s->env ? s->env : plain, .fds = fds, .n_fds = 2}, e);
+	auto_fd int in = s->in ? memory_fd(s->in, e) : -1;
+	if ((s->in && in < 0) || (s->want_err && (c->err_fd = memory_fd(NULL, e)) < 0))
+		return -1;
+	struct proc_fd fds[] = {{w, 1}, {s->want_err ? c->err_fd : STDERR_FILENO, 2}, {in, 0}};
+	int n_fds = s->in ? 3 : 2;
+	c->pid = proc_spawn(&(struct proc_spec){.path = program, .argv = s->argv, .env = s->env ? s->env : plain, .fds = fds, .n_fds = n_fds}, e);
 	if (c->pid < 0)
 		return -1;
 	if (!watch(c, &r, e))
@@ -134,7 +159,7 @@ struct child *child_start(struct engine *g, const struct child_spec *s, void (*e
 {
 	struct child *c = xcalloc(1, sizeof *c);
 	*c = (struct child){.g = g, .ended = ended, .ctx = ctx, .pipe = {.fd = -1, .fn = on_output}, .end = {.fd = -1, .fn = on_end},
-			    .late.fn = on_late, .secret = s->secret, .out = BUF_INIT(s->out_max)};
+			    .late.fn = on_late, .secret = s->secret, .err_fd = -1, .out = BUF_INIT(s->out_max)};
 	if (spawn(c, s, e)) {
 		if (c->pipe.fd >= 0)
 			unwatch(c, &c->pipe);
@@ -148,17 +173,26 @@ struct child *child_start(struct engine *g, const struct child_spec *s, void (*e
 	return c;
 }
 
-json_t *child_json(const struct child_end *end, const char *program, struct err *e)
+static json_t *last_line(const struct buf *b)
 {
-	size_t n = end->out->n;
-	const char *p = end->out->p;
+	size_t n = b->n;
+	const char *p = b->p;
 	while (n && p[n - 1] == '\n')
 		n--;
 	size_t at = n;
 	while (at && p[at - 1] != '\n')
 		at--;
 	struct err ignored;
-	json_t *o = n > at ? json_read(p + at, n - at, &ignored) : NULL;
+	return n > at ? json_read(p + at, n - at, &ignored) : NULL;
+}
+
+json_t *child_json(const struct child_end *end, const char *program, struct err *e)
+{
+	json_t *o = last_line(end->out);
+	if (end->status && end->err && end->err->n && !(o && json_object_get(o, "error"))) {
+		json_decref(o);
+		o = last_line(end->err); // its stdout carries something else than JSON
+	}
 	const json_t *fail = o ? json_object_get(o, "error") : NULL;
 	if (o && !fail && !end->status)
 		return o;

@@ -12,10 +12,13 @@ struct child_spec {
 	size_t out_max;	     // bytes of stdout
 	uint64_t timeout_ms; // 0 = none
 	bool secret;	     // what it says is wiped
+	const struct buf *in; // its stdin; NULL = none
+	bool want_err;	     // its stderr is collected too, not logged
 };
 struct child_end {
 	int status; // as of waitpid; -1 unknown
 	const struct buf *out;
+	const struct buf *err; // with want_err
 };
 
 // ended is called once, from the loop, unless child_free_all comes first. NULL when it could not be started.

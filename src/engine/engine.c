@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/base_int.h"
+#include "engine/review_int.h"
 #include "engine/child.h"
 #include "engine/net_int.h"
 
@@ -95,7 +95,7 @@ void engine_free(struct engine *g)
 		struct box *b = g->boxes;
 		g->boxes = b->next;
 		record_forget(b);
-		pin_forget(b);
+		pin_forget(b, true);
 		net_done(b, true);
 		box_free(b);
 	}
@@ -103,6 +103,7 @@ void engine_free(struct engine *g)
 	derived_free(g);
 	sizes_free(g);
 	child_free_all(g);
+	review_free(g);
 	made_free(g);
 	base_free(g);
 	secrets_free(g);

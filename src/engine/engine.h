@@ -133,6 +133,24 @@ int engine_snapshots(struct engine *g, const char *id, void (*each)(void *ctx, c
 const struct snapshot *engine_snapshot_get(struct engine *g, const char *word, struct err *e);
 void engine_snapshot_remove(struct engine *g, const char *word, struct done d);
 
+// --- review ---
+enum review_verb { REVIEW_DIFF, REVIEW_APPLY, REVIEW_DISMISS, REVIEW_UNDO, REVIEW_EXPORT, REVIEW_VERBS };
+struct review_want {
+	enum review_verb verb;
+	bool all, accept_risk, no_text;
+	char **paths, **paths_b64, **hunks; // which part of the pending set; none = all of it for diff and export
+	char **accept, **accept_b64;	    // paths whose risks were seen
+	char *format, *conflicts, *digest, *to, *author, *email, *subject, *message;
+	uint64_t context;
+	uint32_t umask_bits;
+};
+void review_want_done(struct review_want *w);
+struct review_done {
+	void (*fn)(void *ctx, const struct err *e, const struct buf *out); // out: what skep-review said (docs/review.md)
+	void *ctx;
+};
+void engine_review(struct engine *g, const char *id, struct review_want *w, struct review_done d); // empties *w
+
 // --- the network ---
 struct policy; // model/policy.h
 

@@ -8,6 +8,7 @@
 //   env.c     environment of an exec               image.c  gc.c  child.c (sister programs)
 //   expiry.c  ttl, leases, pins                    check.c  rows that somebody edited
 //   snap_int.h stacks of layers: layers.c seal.c snapshot.c fork.c derived.c sizes.c budget.c
+//   review_int.h review: review.c
 //   base_int.h what it stands on: base.c made.c pin.c
 //   net_int.h what it may reach: policy.c net.c secret.c trust.c ca.c ask.c
 #pragma once
@@ -74,6 +75,8 @@ struct box {
 	bool broken;  // its row was found to be wrong: check.c
 	bool expired; // and what follows from that was done
 	bool unsized; // its layers are to be counted
+	bool pinning; // a child records its base
+	struct pin_wait *pin_waits;
 	bool freezing, compacting; // by a snapshot; of its layers
 	bool row_dirty, cell_dirty; // to be written with the next commit
 	unsigned ended; // execs ended since the rows were trimmed
@@ -120,6 +123,7 @@ struct engine {
 	struct snap *snaps;
 	struct derived *derived;
 	struct compaction *compactions;
+	struct review *reviews;	      // review.c
 	struct making *makings;	      // made.c
 	struct fetch *fetches;	      // base.c
 	struct known_state *gitstates;

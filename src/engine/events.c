@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What cells report, and the settling of rows whose cell ended while nobody watched.
-#include "engine/base_int.h"
+#include "engine/review_int.h"
 #include "engine/net_int.h"
 
 #include "base/clock.h"
@@ -402,6 +402,7 @@ int engine_reconcile(struct engine *g, struct err *e)
 	for (struct box *b = g->boxes; b; b = b->next)
 		if (b->row.base_pin == PIN_PINNING)
 			pin_begin(b);
+	review_recover(g);
 	blank_sweep(g);
 	expiry_arm(g);
 	return rc;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A live base is not frozen: what it was when the sandbox was made is recorded behind the creation, by a child that reads
 // index, dirty and untracked files into the sandbox's shadow repository. What ended before that needs no record.
-#include "engine/base_int.h"
+#include "engine/review_int.h"
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -11,10 +11,36 @@
 
 #define PIN_AFTER_MS 300
 
+struct pin_wait {
+	void (*then)(void *ctx, const struct err *e);
+	void *ctx;
+	struct pin_wait *next;
+};
+
 struct pin {
 	struct engine *g;
 	char box[ID_SIZE];
 };
+
+static void tell(struct box *b, const struct err *e)
+{
+	while (b->pin_waits) {
+		struct pin_wait *w = b->pin_waits;
+		b->pin_waits = w->next;
+		w->then(w->ctx, e);
+		free(w);
+	}
+}
+
+static void settle(struct box *b, enum base_pin state, const struct err *e)
+{
+	if (e)
+		log_line(LOG_WARN, "sandbox=%s its base is not pinned: %s", b->row.id, e->msg);
+	b->pinning = false;
+	b->row.base_pin = state;
+	box_save(b);
+	tell(b, e);
+}
 
 static void on_pinned(void *ctx, const struct child_end *end)
 {
@@ -28,11 +54,8 @@ static void on_pinned(void *ctx, const struct child_end *end)
 	if (answer) {
 		free(b->row.pin);
 		b->row.pin = xstrdup(json_str(answer, "tree"));
-	} else {
-		log_line(LOG_WARN, "sandbox=%s its base is not pinned: %s", b->row.id, e.msg);
 	}
-	b->row.base_pin = answer ? PIN_PINNED : PIN_FAILED;
-	box_save(b);
+	settle(b, answer ? PIN_PINNED : PIN_FAILED, answer ? NULL : &e);
 }
 
 static void start(struct box *b)
@@ -45,30 +68,56 @@ static void start(struct box *b)
 	p->g = b->g;
 	memcpy(p->box, b->row.id, sizeof p->box);
 	struct child_spec spec = {.program = "skep-repo", .argv = argv, .out_max = 1 << 20};
+	b->pinning = true;
 	if (!child_start(b->g, &spec, on_pinned, p, &e)) {
-		log_line(LOG_WARN, "sandbox=%s its base is not pinned: %s", b->row.id, e.msg);
 		free(p);
-		b->row.base_pin = PIN_FAILED;
+		settle(b, PIN_FAILED, &e);
 	}
 }
 
 static void on_time(struct timer *t)
 {
 	struct box *b = container_of(t, struct box, pin_timer);
-	if (b->row.base_pin == PIN_PINNING && source_is(b->row.repo, b->row.base_dev, b->row.base_ino))
+	if (!b->pinning && b->row.base_pin == PIN_PINNING && source_is(b->row.repo, b->row.base_dev, b->row.base_ino))
 		start(b);
+}
+
+static bool needs_pin(const struct box *b)
+{
+	return b->row.repo && !b->row.tree && b->row.base_pin != PIN_PINNED;
 }
 
 void pin_begin(struct box *b)
 {
-	if (!b->row.repo || b->row.tree || b->row.base_pin == PIN_PINNED)
+	if (!needs_pin(b))
 		return;
 	b->row.base_pin = PIN_PINNING;
 	b->pin_timer.fn = on_time;
 	timer_set(b->g->loop, &b->pin_timer, PIN_AFTER_MS);
 }
 
-void pin_forget(struct box *b)
+void pin_wait(struct box *b, void (*then)(void *ctx, const struct err *e), void *ctx)
 {
+	if (!needs_pin(b)) {
+		then(ctx, NULL);
+		return;
+	}
+	struct pin_wait *w = xcalloc(1, sizeof *w);
+	*w = (struct pin_wait){then, ctx, b->pin_waits};
+	b->pin_waits = w;
+	if (!b->pinning)
+		start(b);
+}
+
+void pin_forget(struct box *b, bool quiet)
+{
+	struct err e;
 	timer_clear(b->g->loop, &b->pin_timer);
+	err_set(&e, ERR_NOT_FOUND, "sandbox %s was removed", b->row.id);
+	while (quiet && b->pin_waits) {
+		struct pin_wait *w = b->pin_waits;
+		b->pin_waits = w->next;
+		free(w);
+	}
+	tell(b, &e);
 }

@@ -316,3 +316,13 @@ int shadow_sync(struct shadow *s, struct err *e)
 {
 	return syncfs(s->dir) ? err_sys(e, "sync the shadow repository") : 0;
 }
+
+int shadow_empty_tree(struct shadow *s, uint8_t out[SHADOW_OID], struct err *e)
+{
+	git_oid id;
+	int rc = git_odb_write(&id, s->odb, "", 0, GIT_OBJECT_TREE);
+	if (rc)
+		return git_fails(e, rc, "write to the shadow repository");
+	memcpy(out, id.id, SHADOW_OID);
+	return 0;
+}

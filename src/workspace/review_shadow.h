@@ -47,6 +47,7 @@ int shadow_update(struct shadow *s, const uint8_t tree[SHADOW_OID], const struct
 int shadow_read(struct shadow *s, const uint8_t oid[SHADOW_OID], struct shadow_bytes *out, struct err *e) MUST_USE;
 void shadow_bytes_done(struct shadow_bytes *b);
 int shadow_write(struct shadow *s, const void *p, size_t n, uint8_t out[SHADOW_OID], struct err *e) MUST_USE;
+int shadow_empty_tree(struct shadow *s, uint8_t out[SHADOW_OID], struct err *e) MUST_USE;
 void shadow_hash(const void *p, size_t n, uint8_t out[SHADOW_OID]); // of a blob with these bytes
 int shadow_sync(struct shadow *s, struct err *e) MUST_USE; // everything written is on disk
 void shadow_hex(const uint8_t oid[SHADOW_OID], char out[41]);

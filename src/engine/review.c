@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/review_int.h"
+
+#include "base/fs.h"
+#include "base/jsonw.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine/child.h"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define OUT_MAX (256u << 20)
+#define REQUEST_MAX (64u << 20)
+#define OPS_RECORDED 200
+
+struct review {
+	struct engine *g;
+	char box[ID_SIZE];
+	struct review_want want;
+	struct review_done done;
+	bool running;
+	struct buf out;
+	struct review *next;
+};
+
+static const char *const verb_names[] = {"diff", "apply", "dismiss", "undo", "export"};
+
+void review_want_done(struct review_want *w)
+{
+	char **lists[] = {w->paths, w->paths_b64, w->hunks, w->accept, w->accept_b64};
+	char *texts[] = {w->format, w->conflicts, w->digest, w->to, w->author, w->email, w->subject, w->message};
+	for (size_t i = 0; i < countof(lists); i++)
+		strv_free(lists[i]);
+	for (size_t i = 0; i < countof(texts); i++)
+		free(texts[i]);
+	*w = (struct review_want){0};
+}
+
+static void review_drop(struct review *r)
+{
+	for (struct review **p = &r->g->reviews; *p; p = &(*p)->next)
+		if (*p == r) {
+			*p = r->next;
+			break;
+		}
+	review_want_done(&r->want);
+	buf_done(&r->out);
+	free(r);
+}
+
+static void begin(struct review *r);
+
+// The next one of the same sandbox: one at a time, in the order they came.
+static void finish(struct review *r, const struct err *e)
+{
+	struct engine *g = r->g;
+	char box[ID_SIZE];
+	memcpy(box, r->box, sizeof box);
+	if (r->done.fn)
+		r->done.fn(r->done.ctx, e, e ? NULL : &r->out);
+	review_drop(r);
+	for (struct review *n = g->reviews; n; n = n->next)
+		if (!strcmp(n->box, box) && !n->running) {
+			begin(n);
+			return;
+		}
+}
+
+static struct box *box_of(struct review *r, struct err *e)
+{
+	struct box *b = box_by_id(r->g, r->box);
+	if (!b)
+		err_set(e, ERR_NOT_FOUND, "sandbox %s was removed", r->box);
+	return b;
+}
+
+static char *path_of(const struct review *r, const char *what)
+{
+	return xasprintf("%s/sandboxes/%s/%s", r->g->skep_home, r->box, what);
+}
+
+// --- what is asked ---
+
+static void put_set(struct jsonw *w, const struct review_want *q)
+{
+	jw_key(w, "set");
+	jw_open(w, '{');
+	if (q->all || (!q->paths && !q->paths_b64 && !q->hunks))
+		jw_kbool(w, "all", true);
+	if (q->paths)
+		jw_kstrv(w, "paths", q->paths);
+	if (q->paths_b64)
+		jw_kstrv(w, "paths_b64", q->paths_b64);
+	if (q->hunks)
+		jw_kstrv(w, "hunks", q->hunks);
+	jw_close(w, '}');
+}
+
+static void put_wishes(struct jsonw *w, const struct review_want *q)
+{
+	jw_kstr(w, "format", q->format);
+	jw_kstr(w, "conflicts", q->conflicts);
+	jw_kstr(w, "digest", q->digest);
+	jw_kstr(w, "to", q->to);
+	jw_kstr(w, "author", q->author);
+	jw_kstr(w, "email", q->email);
+	jw_kstr(w, "subject", q->subject);
+	jw_kstr(w, "message", q->message);
+	jw_ku64(w, "context", q->context);
+	jw_ku64(w, "umask", q->umask_bits);
+	jw_kbool(w, "text", !q->no_text);
+	if (q->accept_risk)
+		jw_kbool(w, "accept_risk", true);
+	if (q->accept)
+		jw_kstrv(w, "accept", q->accept);
+	if (q->accept_b64)
+		jw_kstrv(w, "accept_b64", q->accept_b64);
+}
+
+// Where the base is, and where changes land. A frozen base is never older than its sandbox.
+static void put_places(struct jsonw *w, const struct review *r, const struct sandbox *s)
+{
+	auto_free char *shadow = path_of(r, "shadow.git"), *log = path_of(r, "apply"), *out = path_of(r, "dismiss");
+	auto_free char *tree = s->tree ? xasprintf("%s/%s", r->g->skep_home, s->tree) : NULL;
+	jw_kstr(w, "shadow", shadow);
+	jw_kstr(w, "log", log);
+	jw_kstr(w, "out", out);
+	jw_kstr(w, "target", s->repo ? s->repo : tree);
+	if (tree) {
+		if (s->repo)
+			jw_kstr(w, "base", tree);
+		jw_ku64(w, "t0", INT64_MAX);
+	} else {
+		jw_ku64(w, "dev", s->base_dev);
+		jw_ku64(w, "ino", s->base_ino);
+		jw_ku64(w, "t0", s->created * 1000000);
+	}
+}
+
+static void request_of(const struct review *r, const struct sandbox *s, struct buf *out)
+{
+	struct jsonw w = {.b = out};
+	jw_open(&w, '{');
+	put_places(&w, r, s);
+	put_wishes(&w, &r->want);
+	if (r->want.verb != REVIEW_UNDO)
+		put_set(&w, &r->want);
+	jw_close(&w, '}');
+}
+
+// --- what happened ---
+
+static void put_op(struct jsonw *w, const json_t *op)
+{
+	static const char *const sides[] = {"before", "after"};
+	jw_open(w, '{');
+	jw_kstr(w, "path", json_str(op, "path"));
+	jw_kstr(w, "did", json_str(op, "did"));
+	for (size_t i = 0; i < countof(sides); i++) {
+		const json_t *side = json_object_get(op, sides[i]);
+		const char *object = json_is_object(side) ? json_str(side, "object") : "";
+		if (*object)
+			jw_kstr(w, sides[i], object);
+	}
+	jw_close(w, '}');
+}
+
+// Each line but the last is a step.
+static void put_ops(struct jsonw *w, const struct buf *out)
+{
+	int n = 0;
+	jw_key(w, "steps");
+	jw_open(w, '[');
+	for (const char *p = buf_cstr((struct buf *)out), *end; (end = strchr(p, '\n')) && n < OPS_RECORDED; p = end + 1) {
+		struct err ignored;
+		auto_json json_t *op = json_read(p, (size_t)(end - p), &ignored);
+		if (op && json_object_get(op, "did")) {
+			put_op(w, op);
+			n++;
+		}
+	}
+	jw_close(w, ']');
+}
+
+static void note(struct review *r, struct box *b, const json_t *last)
+{
+	static const char *const types[] = {[REVIEW_APPLY] = "review.applied", [REVIEW_DISMISS] = "review.dismissed",
+					    [REVIEW_UNDO] = "review.undone", [REVIEW_EXPORT] = "review.exported"};
+	auto_buf struct buf body = BUF_INIT(1 << 20);
+	struct jsonw w = {.b = &body};
+	const json_t *result = last ? json_object_get(last, "result") : NULL;
+	if (r->want.verb == REVIEW_DIFF)
+		return;
+	jw_kstr(&w, "who", r->g->owner);
+	jw_kstr(&w, "digest", r->want.digest);
+	jw_kstr(&w, "to", r->want.to);
+	if (r->want.hunks)
+		jw_kstrv(&w, "hunks", r->want.hunks);
+	if (r->want.paths)
+		jw_kstrv(&w, "paths", r->want.paths);
+	if (result) {
+		jw_kstr(&w, "base_before", json_str(result, "base_before"));
+		jw_kstr(&w, "base_after", json_str(result, "base_after"));
+		put_ops(&w, &r->out);
+	}
+	record(b, types[r->want.verb], buf_cstr(&body));
+}
+
+static void take_base(struct box *b, const json_t *last)
+{
+	const json_t *result = last ? json_object_get(last, "result") : NULL;
+	const char *after = result ? json_str(result, "base_after") : "";
+	if (!*after)
+		return;
+	free(b->row.pin);
+	b->row.pin = xstrdup(after);
+	b->row.pending = -1;
+	box_save(b);
+}
+
+static void on_put(void *ctx, const struct child_end *end)
+{
+	struct review *r = ctx;
+	struct err e;
+	auto_json json_t *answer = child_json(end, "skep-review", &e);
+	auto_free char *out = xasprintf("%s/dismiss", r->box);
+	struct box *b = box_by_id(r->g, r->box);
+	unlinkat(r->g->sandboxes, out, 0);
+	if (answer && b) {
+		note(r, b, NULL);
+		b->row.pending = -1;
+		box_save(b);
+	}
+	finish(r, answer ? NULL : &e);
+}
+
+static int spawn(struct review *r, char *const *argv, const struct buf *in, void (*ended)(void *, const struct child_end *), struct err *e)
+{
+	struct child_spec spec = {.program = "skep-review", .argv = argv, .out_max = OUT_MAX, .in = in, .want_err = true};
+	return child_start(r->g, &spec, ended, r, e) ? 0 : -1;
+}
+
+// The job reads what skep-review wrote, and puts each content back whose expectation still holds.
+static void on_restore(void *ctx, const struct err *e, const struct outcome *o)
+{
+	struct review *r = ctx;
+	struct err why;
+	auto_free char *from = path_of(r, "dismiss"), *sock = engine_socket(r->g, r->box), *ticket = o && o->ticket ? xstrdup(o->ticket) : NULL;
+	char a0[] = "skep-review", a1[] = "put", a2[] = "--socket", a4[] = "--ticket", a6[] = "--from";
+	char *argv[] = {a0, a1, a2, sock, a4, ticket, a6, from, NULL};
+	if (!e && (!ticket || spawn(r, argv, NULL, on_put, &why))) {
+		e = &why;
+		if (!ticket)
+			err_set(&why, ERR_BUG, "a job without a ticket");
+	}
+	if (e)
+		finish(r, e);
+}
+
+static void job(struct review *r, const char *name, const char *arg, bool in, void (*then)(void *, const struct err *, const struct outcome *))
+{
+	struct exec_request x = {.job = true, .want_stdin = in};
+	strv_add(&x.argv, name);
+	if (arg)
+		strv_add(&x.argv, arg);
+	engine_exec(r->g, r->box, &x, (struct done){then, r});
+}
+
+static void on_judged(void *ctx, const struct child_end *end)
+{
+	struct review *r = ctx;
+	struct err e;
+	bool json = r->want.verb != REVIEW_EXPORT && !(r->want.verb == REVIEW_DIFF && r->want.format && strcmp(r->want.format, "json"));
+	auto_json json_t *last = json || end->status ? child_json(end, "skep-review", &e) : NULL;
+	struct box *b = box_by_id(r->g, r->box);
+	if ((json && !last) || end->status || !b) {
+		if (!b)
+			err_set(&e, ERR_NOT_FOUND, "sandbox %s was removed", r->box);
+		finish(r, &e);
+		return;
+	}
+	buf_add(&r->out, end->out->p, end->out->n);
+	if (r->want.verb == REVIEW_DISMISS) {
+		job(r, "restore", b->row.ws_path, true, on_restore);
+		return;
+	}
+	take_base(b, last);
+	note(r, b, last);
+	finish(r, NULL);
+}
+
+static void judge(struct review *r)
+{
+	struct err e;
+	struct box *b = box_of(r, &e);
+	auto_buf struct buf in = BUF_INIT(REQUEST_MAX);
+	auto_free char *verb = xstrdup(verb_names[r->want.verb]);
+	char a0[] = "skep-review", *argv[] = {a0, verb, NULL};
+	if (b)
+		request_of(r, &b->row, &in);
+	if (!b || spawn(r, argv, &in, on_judged, &e))
+		finish(r, &e);
+}
+
+static void on_collected(void *ctx, const struct child_end *end)
+{
+	struct review *r = ctx;
+	struct err e;
+	auto_json json_t *answer = child_json(end, "skep-review", &e);
+	if (answer)
+		judge(r);
+	else
+		finish(r, &e);
+}
+
+static void on_job(void *ctx, const struct err *e, const struct outcome *o)
+{
+	struct review *r = ctx;
+	struct err why;
+	auto_free char *shadow = path_of(r, "shadow.git"), *sock = engine_socket(r->g, r->box), *ticket = o && o->ticket ? xstrdup(o->ticket) : NULL;
+	char a0[] = "skep-review", a1[] = "collect", a2[] = "--shadow", a4[] = "--socket", a6[] = "--ticket";
+	char *argv[] = {a0, a1, a2, shadow, a4, sock, a6, ticket, NULL};
+	if (!e && (!ticket || spawn(r, argv, NULL, on_collected, &why))) {
+		e = &why;
+		if (!ticket)
+			err_set(&why, ERR_BUG, "a job without a ticket");
+	}
+	if (e)
+		finish(r, e);
+}
+
+static void on_pinned(void *ctx, const struct err *e)
+{
+	struct review *r = ctx;
+	if (e)
+		finish(r, e);
+	else
+		job(r, "collect", NULL, false, on_job);
+}
+
+static void begin(struct review *r)
+{
+	struct err e;
+	struct box *b = box_of(r, &e);
+	r->running = true;
+	if (!b)
+		finish(r, &e);
+	else if (r->want.verb == REVIEW_UNDO)
+		judge(r);
+	else
+		pin_wait(b, on_pinned, r);
+}
+
+static int check(const struct box *b, const struct review_want *w, struct err *e)
+{
+	bool lands = w->verb == REVIEW_APPLY && !w->to;
+	if (lands && !b->row.repo)
+		return err_set(e, ERR_INVALID, "sandbox %s has no directory on this machine: say where to with --to DIR, or use skep export", b->row.id);
+	return w->to && w->to[0] != '/' ? err_set(e, ERR_INVALID, "\"to\" must be an absolute path") : 0;
+}
+
+void engine_review(struct engine *g, const char *id, struct review_want *w, struct review_done d)
+{
+	struct err e;
+	struct box *b = box_find(g, id, &e);
+	if (!b || check(b, w, &e)) {
+		review_want_done(w);
+		d.fn(d.ctx, &e, NULL);
+		return;
+	}
+	struct review *r = xcalloc(1, sizeof *r), **p = &g->reviews;
+	*r = (struct review){.g = g, .want = *w, .done = d, .out = BUF_INIT(OUT_MAX)};
+	*w = (struct review_want){0};
+	memcpy(r->box, b->row.id, sizeof r->box);
+	bool busy = false;
+	for (; *p; p = &(*p)->next)
+		busy |= !strcmp((*p)->box, r->box);
+	*p = r;
+	if (!busy)
+		begin(r);
+}
+
+// --- after a crash ---
+
+static void on_recovered(void *ctx, const struct child_end *end)
+{
+	struct review *r = ctx;
+	struct err e;
+	auto_json json_t *answer = child_json(end, "skep-review", &e);
+	if (!answer)
+		log_line(LOG_ERROR, "sandbox=%s an apply that was under way could not be settled: %s", r->box, e.msg);
+	else if (strcmp(json_str(answer, "recovered"), "nothing"))
+		log_line(LOG_INFO, "sandbox=%s an apply that was under way was %s", r->box, json_str(answer, "recovered"));
+	finish(r, NULL);
+}
+
+void review_recover(struct engine *g)
+{
+	for (struct box *b = g->boxes; b; b = b->next) {
+		struct err e;
+		auto_free char *log = xasprintf("%s/apply", b->row.id);
+		if (!fs_exists(g->sandboxes, log))
+			continue;
+		struct review *r = xcalloc(1, sizeof *r);
+		*r = (struct review){.g = g, .running = true, .want.verb = REVIEW_UNDO, .out = BUF_INIT(OUT_MAX), .next = g->reviews};
+		memcpy(r->box, b->row.id, sizeof r->box);
+		g->reviews = r;
+		auto_buf struct buf in = BUF_INIT(REQUEST_MAX);
+		char a0[] = "skep-review", a1[] = "recover", *argv[] = {a0, a1, NULL};
+		request_of(r, &b->row, &in);
+		if (spawn(r, argv, &in, on_recovered, &e)) {
+			log_line(LOG_ERROR, "sandbox=%s %s", r->box, e.msg);
+			finish(r, NULL);
+		}
+	}
+}
+
+void review_free(struct engine *g)
+{
+	while (g->reviews)
+		review_drop(g->reviews);
+}

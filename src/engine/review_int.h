@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inside the engine: review. Everything that looks at what a sandbox made is done by skep-review; here it is asked, in
+// steps: the base is pinned, the changes are copied out of the sandbox (a job of its init, read by skep-review itself),
+// and then the copy is judged, landed or put back.
+#pragma once
+#include "engine/base_int.h"
+
+// pin.c: calls then(ctx, error or NULL) when what the base was is recorded; at once if it is.
+void pin_wait(struct box *b, void (*then)(void *ctx, const struct err *e), void *ctx);
+
+// review.c
+void review_recover(struct engine *g); // what a power cut left half done
+void review_free(struct engine *g);
