@@ -17,7 +17,11 @@
 #include <unistd.h>
 
 static const char usage[] =
-	"usage: skep-repo gitlayer --dir DIR --into OUT [--objects PATH] [--alternates DIR]...\n"
+	"usage: skep-repo fetch --url URL --into REPO.git [--ref REF]\n"
+	"       skep-repo checkout --repo REPO.git --commit ID --into TREE [--url URL] [--ref REF] [--host HOST]... [--repos DIR]\n"
+	"       skep-repo gitlayer --dir DIR --into OUT [--objects PATH] [--alternates DIR]...\n"
+	"       skep-repo pin --dir DIR --shadow SHADOW.git [--alternates DIR]... [--paths-from-stdin]\n"
+	"       skep-repo copy --dir DIR --into TREE [--objects PATH] [--alternates DIR]...\n"
 	"       skep-repo --help | --faults\n"
 	"Started by skepd. --url - reads the URL from standard input.\n";
 
@@ -29,7 +33,11 @@ static const struct verb {
 	unsigned must, may;
 	int (*run)(const struct repo_args *a, struct buf *out, struct err *e);
 } verbs[] = {
+	{"fetch", OPT_URL | OPT_INTO, OPT_REF, repo_fetch},
+	{"checkout", OPT_REPO | OPT_COMMIT | OPT_INTO, OPT_URL | OPT_REF | OPT_HOST | OPT_REPOS | OPT_OBJECTS, repo_checkout},
 	{"gitlayer", OPT_DIR | OPT_INTO, OPT_OBJECTS | OPT_ALTERNATES, repo_gitlayer},
+	{"pin", OPT_DIR | OPT_SHADOW, OPT_PATHS | OPT_ALTERNATES, repo_pin},
+	{"copy", OPT_DIR | OPT_INTO, OPT_OBJECTS | OPT_ALTERNATES, repo_copy},
 };
 
 static int print(struct buf *b)

@@ -43,21 +43,9 @@ static int read_head(int git, const struct gitrefs *r, struct gitlayer *l, struc
 	auto_buf struct buf b = BUF_INIT(4096);
 	if (gitdir_read(git, "HEAD", &b, e) <= 0)
 		return err_set(e, ERR_INVALID, "HEAD of the repository can not be read");
-	while (b.n && b.p[b.n - 1] == '\n')
-		b.p[--b.n] = 0;
-	const char *head = buf_cstr(&b);
-	if (gitref_is_id(head, r->hex)) {
-		l->head = xstrdup(head);
-		return 0;
-	}
-	if (!str_has_prefix(head, "ref: ") || !gitref_is_name(head + 5))
-		return err_set(e, ERR_INVALID, "HEAD of the repository names neither a branch nor a commit");
-	const struct gitref *f = gitrefs_find(r, head + 5);
-	for (int i = 0; f && f->target && i < 5; i++)
-		f = gitrefs_find(r, f->target);
-	l->head = f && f->id ? xstrdup(f->id) : NULL;
-	l->branch = xstrdup(str_has_prefix(head + 5, "refs/heads/") ? head + 16 : head + 5);
-	return 0;
+	return gitrefs_head(r, &b, &l->head, &l->branch)
+		       ? 0
+		       : err_set(e, ERR_INVALID, "HEAD of the repository names neither a branch nor a commit");
 }
 
 static unsigned parts(const char *path)

@@ -125,18 +125,25 @@ static void note(struct gitconfig *c, const char *key, const char *value)
 		c->hex = !strcmp(value, "sha256") ? 64 : 40;
 	} else if (!strcmp(key, "extensions.refstorage")) {
 		c->reftable = !strcmp(value, "reftable");
+	} else if (!strcmp(key, "core.autocrlf") || !strcmp(key, "core.eol")) {
+		c->converts = true;
 	} else if (!strcmp(key, "core.sparsecheckout")) {
 		c->sparse = !strcasecmp(value, "true") || !strcmp(value, "1");
 	}
 }
 
-static void take_pair(struct gitconfig *c, struct buf *out, char *pair)
+static bool is_core(const char *key)
+{
+	return str_has_prefix(key, "core.") || str_has_prefix(key, "index.") || !strcmp(key, "extensions.objectformat");
+}
+
+static void take_pair(struct gitconfig *c, bool core, struct buf *out, char *pair)
 {
 	char *value = strchr(pair, '\n');
 	if (value)
 		*value++ = 0;
 	note(c, pair, value ? value : "");
-	if (!strchr(pair, '.') || !is_kept(pair) || (value && !is_harmless(pair, value)))
+	if (!strchr(pair, '.') || !is_kept(pair) || (core && !is_core(pair)) || (value && !is_harmless(pair, value)))
 		return;
 	auto_buf struct buf v = BUF_INIT(16 << 10);
 	buf_str(&v, value ? value : "");
@@ -144,7 +151,7 @@ static void take_pair(struct gitconfig *c, struct buf *out, char *pair)
 	gitconfig_add(out, pair, value ? buf_cstr(&v) : NULL);
 }
 
-static int strip_one(const char *text, struct buf *out, struct gitconfig *found, struct err *e)
+static int strip_one(const char *text, bool core, struct buf *out, struct gitconfig *found, struct err *e)
 {
 	auto_git struct git_run g;
 	auto_fd int in = git_stdin(text, strlen(text), e);
@@ -157,7 +164,7 @@ static int strip_one(const char *text, struct buf *out, struct gitconfig *found,
 		return err_wrap(e, "the config of the repository");
 	for (char *p = g.out.p, *end = p + g.out.n; p && p < end; ) {
 		char *next = p + strlen(p) + 1;
-		take_pair(found, out, p);
+		take_pair(found, core, out, p);
 		p = next;
 	}
 	return 0;
@@ -167,7 +174,7 @@ int gitconfig_strip(char *const texts[2], const char *worktree, struct buf *out,
 {
 	*found = (struct gitconfig){.hex = 40};
 	for (int i = 0; i < 2; i++)
-		if (texts[i] && strip_one(texts[i], out, found, e))
+		if (texts[i] && strip_one(texts[i], false, out, found, e))
 			return -1;
 	gitconfig_add(out, "core.bare", "false");
 	gitconfig_add(out, "core.untrackedCache", "false"); // it knows directories by their times on the host
@@ -175,6 +182,15 @@ int gitconfig_strip(char *const texts[2], const char *worktree, struct buf *out,
 	gitconfig_add(out, "gc.auto", "0"); // most objects are borrowed: packing them again would only copy them
 	if (worktree)
 		gitconfig_add(out, "core.worktree", worktree);
+	return out->overflow ? err_set(e, ERR_LIMIT, "the config of the repository is too long") : 0;
+}
+
+int gitconfig_core(char *const texts[2], struct buf *out, struct gitconfig *found, struct err *e)
+{
+	*found = (struct gitconfig){.hex = 40};
+	for (int i = 0; i < 2; i++)
+		if (texts[i] && strip_one(texts[i], true, out, found, e))
+			return -1;
 	return out->overflow ? err_set(e, ERR_LIMIT, "the config of the repository is too long") : 0;
 }
 

@@ -60,9 +60,7 @@ static int copy_log(int from, const char *name, int git, struct err *e)
 	return write_text(git, name, &b, e);
 }
 
-// A copy whose time is that of the host's, in whole seconds: git takes an entry as new as its index for one that may have
-// changed unseen, and inside it looks at whole seconds only (checkStat=minimal).
-static int copy_index(int from, const char *name, int git, struct err *e)
+int gitfiles_index(int from, const char *name, int to, const char *as, enum index_time time, struct err *e)
 {
 	struct err why;
 	struct stat st;
@@ -71,7 +69,15 @@ static int copy_index(int from, const char *name, int git, struct err *e)
 		return why.sys == ENOENT ? 0 : (*e = why, -1);
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
 		return err_set(e, ERR_INVALID, "%s of the repository is not a regular file", name);
-	return repo_copy_fd(fd, git, name, 0644, (struct timespec){.tv_sec = st.st_mtim.tv_sec}, e);
+	struct timespec t = {.tv_sec = st.st_mtim.tv_sec, .tv_nsec = time == INDEX_EXACT ? st.st_mtim.tv_nsec : 0};
+	return repo_copy_fd(fd, to, as, 0644, t, e);
+}
+
+// In whole seconds: git takes an entry as new as its index for one that may have changed unseen, and inside it looks at
+// whole seconds only (checkStat=minimal).
+static int copy_index(int from, const char *name, int git, struct err *e)
+{
+	return gitfiles_index(from, name, git, name, INDEX_SECONDS, e);
 }
 
 // Every regular file of a flat directory whose name begins with prefix.
@@ -98,10 +104,15 @@ static int copy_dir(int from, const char *dir, const char *prefix, int git, stru
 	return rc;
 }
 
+int gitfiles_sharedindex(int from, int to, struct err *e)
+{
+	return copy_dir(from, ".", "sharedindex.", to, e);
+}
+
 static int copy_own(const char *name, const struct gitdir *g, int git, struct err *e)
 {
 	if (!strcmp(name, "index"))
-		return copy_index(g->dir_fd, name, git, e) || copy_dir(g->dir_fd, ".", "sharedindex.", git, e) ? -1 : 0;
+		return copy_index(g->dir_fd, name, git, e) || gitfiles_sharedindex(g->dir_fd, git, e) ? -1 : 0;
 	if (!strcmp(name, "config.worktree"))
 		return 0; // became part of the config
 	return str_has_prefix(name, "logs/") ? copy_log(g->dir_fd, name, git, e) : copy_text(g->dir_fd, name, git, e);

@@ -93,6 +93,26 @@ const struct gitref *gitrefs_find(const struct gitrefs *r, const char *name)
 	return r->n ? bsearch(&key, r->list, r->n, sizeof *r->list, by_name) : NULL;
 }
 
+bool gitrefs_head(const struct gitrefs *r, struct buf *text, char **out_commit, char **out_branch)
+{
+	while (text->n && text->p[text->n - 1] == '\n')
+		text->p[--text->n] = 0;
+	const char *head = buf_cstr(text);
+	*out_commit = *out_branch = NULL;
+	if (gitref_is_id(head, r->hex)) {
+		*out_commit = xstrdup(head);
+		return true;
+	}
+	if (!str_has_prefix(head, "ref: ") || !gitref_is_name(head + 5))
+		return false;
+	const struct gitref *f = gitrefs_find(r, head + 5);
+	for (int i = 0; f && f->target && i < 5; i++)
+		f = gitrefs_find(r, f->target);
+	*out_commit = f && f->id ? xstrdup(f->id) : NULL;
+	*out_branch = xstrdup(str_has_prefix(head + 5, "refs/heads/") ? head + 16 : head + 5);
+	return true;
+}
+
 // "ID NAME" or "^ID", which belongs to the line before it.
 static void packed_line(struct gitrefs *r, char *line)
 {

@@ -99,7 +99,6 @@ static char **environment(const struct git_run *g)
 	strv_add(&env, "LC_ALL=C");
 	strv_add(&env, "GIT_TERMINAL_PROMPT=0");
 	strv_add(&env, "GIT_OPTIONAL_LOCKS=0");
-	strv_add(&env, "GIT_LFS_SKIP_SMUDGE=1");
 	for (size_t i = 0; g->env == GIT_CALLER && i < countof(passed); i++) {
 		const char *v = getenv(passed[i]);
 		auto_free char *kv = v ? xasprintf("%s=%s", passed[i], v) : NULL;
@@ -157,22 +156,27 @@ static pid_t spawn(const struct git_run *g, int in, int out, int err, struct err
 	return pid;
 }
 
-// False at the end. What does not fit is read and dropped, and the buffer says so.
-static bool drain(int *fd, struct buf *b, bool relay)
+// One read. Of stdout all counts, and what is too much is an overflow; of stderr the end counts.
+static void drain(struct git_run *g, int *fd, bool is_err)
 {
-	char block[65536];
+	char block[16384];
+	struct buf *b = is_err ? &g->err : &g->out;
+	struct err ignored;
 	ssize_t n = read(*fd, block, sizeof block);
 	if (n < 0 && errno == EINTR)
-		return true;
-	if (n <= 0) {
-		close_fd(fd);
-		return false;
-	}
-	struct err ignored;
-	if (relay && fs_write_all(STDERR_FILENO, block, (size_t)n, &ignored))
-		relay = false; // nobody listens any more
+		return;
+	if (n <= 0)
+		return close_fd(fd);
+	if (is_err && b->n + (size_t)n > b->max)
+		buf_cut(b, b->n / 2);
 	buf_add(b, block, (size_t)n);
-	return true;
+	if (!is_err || !g->relay)
+		return;
+	for (ssize_t i = 0; i < n; i++)
+		if (block[i] == '\r')
+			block[i] = '\n'; // made for a terminal; here every step is a line
+	if (fs_write_all(STDERR_FILENO, block, (size_t)n, &ignored))
+		g->relay = false; // nobody listens
 }
 
 static void collect(struct git_run *g, int out, int err)
@@ -182,9 +186,9 @@ static void collect(struct git_run *g, int out, int err)
 		if (poll(p, 2, -1) < 0 && errno != EINTR)
 			break;
 		if (out >= 0 && p[0].revents)
-			drain(&out, &g->out, false);
+			drain(g, &out, false);
 		if (err >= 0 && p[1].revents)
-			drain(&err, &g->err, g->relay);
+			drain(g, &err, true);
 	}
 	close_fd(&out);
 	close_fd(&err);
@@ -229,6 +233,9 @@ const char *git_said(struct git_run *g)
 {
 	static const char *const heads[] = {"fatal: ", "error: ", "remote: "};
 	const char *said = NULL, *any = "";
+	for (size_t i = 0; i < g->err.n; i++)
+		if (g->err.p[i] == '\r')
+			g->err.p[i] = '\n';
 	struct str rest = str_of(buf_cstr(&g->err)), line;
 	while (str_next(&rest, '\n', &line)) {
 		if (!line.n)
