@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "init/collect.h"
 #include "init/files.h"
 #include "init/tree.h"
 #include "init/tty.h"
@@ -331,12 +332,14 @@ static pid_t fork_job(struct spawn *sp)
 		if (high < 0 || dup2(high, i) < 0)
 			_exit(1);
 	}
-	syscall(SYS_close_range, 3, ~0U, 0);
+	// Whoever holds the layers' descriptors stays pid 1's equal: a change of user could make it open to others' eyes.
+	bool layers = collect_is(sp->argv);
+	syscall(SYS_close_range, layers ? collect_keep(3) : 3, ~0U, 0);
 	signal(SIGPIPE, SIG_DFL);
 	setsid();
 	umask((mode_t)sp->umask_bits);
-	if (sp->switch_user && (syscall(SYS_setgroups, 0, NULL) || setresgid(sp->gid, sp->gid, sp->gid) ||
-				setresuid(sp->uid, sp->uid, sp->uid)))
+	if (!layers && sp->switch_user && (syscall(SYS_setgroups, 0, NULL) || setresgid(sp->gid, sp->gid, sp->gid) ||
+					   setresuid(sp->uid, sp->uid, sp->uid)))
 		_exit(1);
 	_exit(files_job(sp->argv));
 }

@@ -7,6 +7,8 @@
 //   read PATH             the bytes           write PATH [MODE]   the bytes of stdin, by rename
 //   mkdir PATH  remove PATH  rename FROM TO
 //   pack PATH             a pack stream       unpack DIR | unpack-as DIR NAME   reads one
+//   collect               what the layers change, as a stream of changes (base/delta.h)
+//   restore DIR           reads such a stream and puts back what is still as expected
 //
 // A record is the wire form of: str name, u32 mode, u64 size, u64 mtime_ns, u32 uid, u32 gid, str link target or NULL.
 #pragma once

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "init/collect.h"
 #include "init/exec.h"
 #include "init/moving.h"
 #include "init/tree.h"
@@ -344,6 +345,7 @@ _Noreturn void init_run(const struct init_opts *opts, const struct buf *ready, i
 	static const int chld[] = {SIGCHLD};
 	struct err e;
 	self.opts = opts;
+	collect_init(&opts->changes, opts->ws_path);
 	signal(SIGPIPE, SIG_IGN);
 	int sig = loop_init(&self.loop, &e) ? -1 : loop_signals(chld, 1, &e);
 	self.chan = *opts->channel;

@@ -30,7 +30,9 @@ struct change {
 	char *why;	   // reason of a state that is not clean; owned, may be NULL
 	struct side p, h, s;
 	const struct copy_entry *entry; // NULL: S has nothing there
+	struct buf host; // the host's content, if short: else it is read again when needed
 	bool whole;	   // changes as one piece: added, deleted, binary, link, another type, too long
+	bool lost;	   // the base can not be looked up
 	bool binary, unseen; // unseen: too long for its content to be kept
 	bool implied;	   // P is the host's own file: it was ignored when the base was pinned, and is older than the sandbox
 	bool in_gone_dir;  // deleted with its directory
@@ -61,10 +63,12 @@ struct review {
 	char digest[65];
 };
 
+#define HOST_KEPT (64u << 10)
+
 // Contents of the three sides of a change. Absent ones are empty.
 struct texts {
 	struct shadow_bytes object;
-	struct buf host;
+	struct buf host; // owned, when it had to be read
 	const char *p, *h, *s;
 	size_t p_n, h_n, s_n;
 };

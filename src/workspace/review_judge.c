@@ -16,8 +16,11 @@ int texts_load(struct review *r, const struct change *c, struct texts *t, struct
 		t->s_n = c->entry->size;
 	}
 	bool there = old->h.type == SIDE_FILE || old->h.type == SIDE_LINK;
-	int root = r->root >= 0 ? r->root : -1;
-	if (there && root >= 0) {
+	int root = r->root;
+	if (there && root >= 0 && old->h.size == old->host.n) {
+		t->h = old->host.n ? old->host.p : "";
+		t->h_n = old->host.n;
+	} else if (there && root >= 0) {
 		if (side_look(root, old->path, &now, &t->host, e))
 			return -1;
 		if (!side_same(&now, &old->h))
@@ -215,10 +218,12 @@ int change_judge(struct review *r, struct change *c, bool *out_pending, struct e
 		set_why(c, STATE_LOST, "it was deleted in the sandbox; the host's file is newer than the sandbox");
 		return 0;
 	}
-	if (side_same(&c->s, &c->p) || side_same(&c->s, &c->h))
+	if ((side_same(&c->s, &c->p) && !c->lost) || side_same(&c->s, &c->h))
 		return 0;
 	set_kind(c);
 	int rc = texts_load(r, c, &t, e);
+	if (!rc && c->lost)
+		rc = err_set(e, ERR_NOT_FOUND, "lost");
 	if (rc && e->kind == ERR_NOT_FOUND) {
 		c->whole = *out_pending = true;
 		hunk_name_whole(hunks_add(&c->hunks, HUNK_WHOLE), c->path, "lost", "", 0, c->s.sha, 32);

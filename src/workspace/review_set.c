@@ -33,6 +33,7 @@ void change_free(struct change *c)
 		free(c->risks[i].reason);
 	free(c->risks);
 	hunks_done(&c->hunks);
+	buf_done(&c->host);
 	free(c->why);
 	free(c->path);
 	free(c);
@@ -106,20 +107,25 @@ static int consider(struct review *r, const char *path, const struct copy_entry 
 		return err_set(e, ERR_LIMIT, "more than %u changes", COPY_ENTRIES);
 	}
 	c->path = xstrdup(path);
+	c->host = BUF_INIT(HOST_KEPT + 1);
 	c->entry = en;
 	c->in_gone_dir = in_gone_dir;
 	look_copy(r, c);
 	int rc = look_host(r->root, path, &c->h, &bytes, e);
 	if (!rc && c->h.type == SIDE_OTHER)
 		c->why = xstrdup(e->msg);
+	if (!rc && bytes.n <= HOST_KEPT)
+		buf_add(&c->host, bytes.p, bytes.n);
 	// What is below a directory has changes of its own; the name itself is free once they are done.
 	if (!rc && c->h.type == SIDE_DIR)
 		c->h = (struct side){0};
 	base_host = c->h;
 	if (!rc && r->base_root != r->root)
 		rc = look_host(r->base_root, path, &base_host, &bytes, e);
-	if (!rc)
-		rc = look_base(r, c, &base_host, e);
+	if (!rc && look_base(r, c, &base_host, e)) {
+		c->lost = e->kind == ERR_NOT_FOUND; // a directory of the base is gone from the repository it was borrowed from
+		rc = c->lost ? 0 : -1;
+	}
 	if (!rc && r->root < 0) // nothing to compare with: the base stands for it
 		c->h = c->p;
 	if (!rc)

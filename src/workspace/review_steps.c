@@ -220,7 +220,10 @@ static int note_base(struct making *m, const struct change *c, uint32_t mode, co
 static int backup(struct making *m, const struct change *c, const char *p, size_t n)
 {
 	uint8_t oid[SHADOW_OID];
-	return c->h.type == SIDE_FILE || c->h.type == SIDE_LINK ? shadow_write(m->r->shadow, p, n, oid, m->e) : 0;
+	bool is_base = c->p.objected && !c->implied && side_same_content(&c->p, &c->h);
+	if (is_base || (c->h.type != SIDE_FILE && c->h.type != SIDE_LINK))
+		return 0;
+	return shadow_write(m->r->shadow, p, n, oid, m->e);
 }
 
 static int step_rm(struct making *m, struct change *c, const struct texts *t)
@@ -310,8 +313,10 @@ static int step_text(struct making *m, struct change *c, const struct texts *t)
 	if (c->s.exec == c->h.exec && c->s.exec != c->p.exec)
 		base_exec = c->s.exec; // the host has this part
 	if (splice_all(m, c, t, markers, &base, &target) || backup(m, c, t->h, t->h_n) ||
-	    shadow_write(m->r->shadow, buf_cstr(&base), base.n, oid, m->e) ||
-	    shadow_write(m->r->shadow, buf_cstr(&target), target.n, target_oid, m->e))
+	    shadow_write(m->r->shadow, buf_cstr(&base), base.n, oid, m->e))
+		return -1;
+	bool same = base.n == target.n && !memcmp(buf_cstr(&base), buf_cstr(&target), base.n);
+	if (!same && shadow_write(m->r->shadow, buf_cstr(&target), target.n, target_oid, m->e))
 		return -1;
 	put_op(m, c->path, &c->h, SIDE_FILE, exec, buf_cstr(&target), target.n);
 	return note_base(m, c, git_mode(SIDE_FILE, base_exec), oid);
