@@ -61,6 +61,8 @@ static void on_slot_frame(struct chan *c, struct frame *f)
 		last_spec = f->id;
 	else if (f->type == M_KILL)
 		send_err(c, f->id, ERR_NOT_FOUND, "no such exec");
+	else if (f->type == M_MEMBERS)
+		chan_send(c, M_MEMBERS, 0, f->id, "\3\0\0\0", 4);
 	else if (f->type == M_TICKET)
 		chan_send(c, M_OK, 0, f->id, NULL, 0);
 }
@@ -92,6 +94,17 @@ static void on_nursery_frame(struct chan *c, struct frame *f)
 			send_err(c, f->id, ERR_UNSUPPORTED, "no user namespaces here");
 		else
 			give_slot(f->id);
+	} else if (f->type == M_LAYER) {
+		struct layer_op op;
+		struct err e;
+		auto_buf struct buf b = BUF_INIT(64);
+		assert_int_equal(layer_op_read(&w, &op, &e), 0);
+		layer_result_write(&b, &(struct layer_result){.bytes = 5, .files = strv_len(op.from)});
+		if (op.verb == LAYER_SYNC)
+			send_err(c, f->id, ERR_SYSTEM, "disk full");
+		else
+			chan_send_buf(c, M_OK, f->id, &b);
+		layer_op_done(&op);
 	} else if (f->type == M_REMOVE) {
 		char **v = wire_get_strv(&w);
 		free(removed);
@@ -366,6 +379,41 @@ static void removal_goes_below_the_home(void **state)
 	assert_string_equal(removed, want);
 }
 
+static void note_layer(void *ctx, const struct err *e, const struct layer_result *r)
+{
+	struct layer_result *out = ctx;
+	*out = r ? *r : (struct layer_result){.shared = e->kind};
+}
+
+static void note_count(void *ctx, const struct err *e, uint32_t count)
+{
+	*(uint32_t *)ctx = e ? UINT32_MAX : count;
+}
+
+static void work_on_layers_is_answered(void **state)
+{
+	(void)state;
+	struct layer_result merged = {0}, synced = {0};
+	char a[] = "a", b[] = "b", *from[] = {a, b, NULL}, *one[] = {a, NULL};
+	be->ops->layer(be, &(struct layer_op){.verb = LAYER_MERGE, .from = from, .to = "m"}, (struct layer_reply){note_layer, &merged});
+	be->ops->layer(be, &(struct layer_op){.verb = LAYER_SYNC, .from = one}, (struct layer_reply){note_layer, &synced});
+	assert_int_equal(merged.bytes, 0); // never from inside the call
+	turn(20);
+	assert_true(merged.bytes == 5 && merged.files == 2);
+	assert_int_equal(synced.shared, ERR_SYSTEM);
+}
+
+static void processes_are_counted(void **state)
+{
+	(void)state;
+	struct watched w = watched();
+	uint32_t count = 0;
+	bring_up(&w);
+	be->ops->members(w.cell, (struct count_reply){note_count, &count});
+	turn(20);
+	assert_int_equal(count, 3);
+}
+
 static void adopting_what_is_not_there_fails(void **state)
 {
 	(void)state;
@@ -390,6 +438,8 @@ int main(void)
 		T(a_nursery_that_can_give_none_says_why),
 		T(removal_goes_below_the_home),
 		T(adopting_what_is_not_there_fails),
+		T(work_on_layers_is_answered),
+		T(processes_are_counted),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

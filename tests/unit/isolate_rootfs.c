@@ -134,12 +134,44 @@ static void masks_come_after_what_they_mask(void **state)
 	free(h.template);
 }
 
+static void a_whole_stack_fits_one_page_of_options(void **state)
+{
+	(void)state;
+	struct rootfs_host h = host();
+	struct cell_spec s = spec();
+	struct plan p = {0};
+	struct sources src;
+	s.profile = PROFILE_ROOT;
+	for (int i = 0; i < LIMIT_LAYERS; i++) {
+		auto_free char *path = xasprintf("/S/%s/some-rather-long-layer-name-%d", i < 31 ? "layers" : "trees/t", i);
+		strv_add(&s.lowers, path);
+	}
+	rootfs_cell(&h, &s, SLOT_EMPTY, &p);
+	for (size_t i = 0; i < p.n; i++)
+		if (p.ops[i].kind == MOUNT_OVERLAY) {
+			assert_true(strlen(p.ops[i].data) < 4000);
+			assert_non_null(strstr(p.ops[i].data, ":k31/"));
+			assert_ptr_equal(strstr(p.ops[i].data, "lowerdir=k0/"), p.ops[i].data);
+		}
+	rootfs_sources(&h, &s, SLOT_EMPTY, &src);
+	int lowers = 0;
+	for (int i = 0; i < src.n; i++)
+		if (src.list[i].name[0] == 'k') {
+			assert_int_equal(src.list[i].map, ++lowers < LIMIT_LAYERS ? SOURCE_PLAIN : SOURCE_ROOT);
+		}
+	assert_int_equal(lowers, LIMIT_LAYERS);
+	sources_done(&src);
+	cell_spec_done(&s);
+	plan_done(&p);
+	free(h.template);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nothing_of_the_system_is_writable), cmocka_unit_test(overlays_name_no_host_path),
 		cmocka_unit_test(a_slot_leaves_less_to_do),	      cmocka_unit_test(little_memory_means_little_tmp),
-		cmocka_unit_test(masks_come_after_what_they_mask),
+		cmocka_unit_test(masks_come_after_what_they_mask), cmocka_unit_test(a_whole_stack_fits_one_page_of_options),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
