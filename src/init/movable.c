@@ -146,14 +146,15 @@ static int prepare(struct mover *m, int dir, int depth)
 	DIR *d = depth > DEPTH_MAX ? NULL : list(dir);
 	struct dirent *ent;
 	struct level l = {.fd = dir};
-	size_t joined = m->joined;
+	struct stat now;
 	int rc = d && !fstat(dir, &l.st) ? 0 : -1;
 	while (!rc && (ent = readdir(d)))
 		if (!is_dots(ent->d_name))
 			rc = prepare_entry(m, dir, ent, depth);
 	if (d)
 		closedir(d);
-	if (joined != m->joined)
+	// Names that were joined, and a question about an entry, count as changes of the directory.
+	if (!fstat(dir, &now) && (now.st_mtim.tv_sec != l.st.st_mtim.tv_sec || now.st_mtim.tv_nsec != l.st.st_mtim.tv_nsec))
 		move_restore(&l);
 	return rc;
 }
@@ -258,7 +259,6 @@ static void undo(struct level *l)
 			(void)!carry_locked(l->hidden_fd, ent->d_name, l->fd, keep);
 	if (d)
 		closedir(d);
-	move_restore(l);
 }
 
 static int replace(struct mover *m, int dir, const char *name, int depth)
@@ -270,18 +270,14 @@ static int replace(struct mover *m, int dir, const char *name, int depth)
 	if (fd < 0 || fstat(fd, &l.st))
 		return -1;
 	movable_name(name, l.hidden);
-	if (replace_below(m, fd, depth)) {
-		move_restore(&l);
-		return -1;
-	}
-	auto_fd int hidden = l.hidden_fd = open_hidden(dir, l.hidden);
-	if (hidden < 0 || move_unlock(&l) || swap(m, &l, depth)) {
-		if (hidden >= 0)
-			undo(&l);
-		unlinkat(dir, l.hidden, AT_REMOVEDIR);
-		return -1;
-	}
-	return 0;
+	auto_fd int hidden = l.hidden_fd = move_unlock(&l) || replace_below(m, fd, depth) ? -1 : open_hidden(dir, l.hidden);
+	if (hidden >= 0 && !swap(m, &l, depth))
+		return 0;
+	if (hidden >= 0)
+		undo(&l);
+	move_restore(&l);
+	unlinkat(dir, l.hidden, AT_REMOVEDIR);
+	return -1;
 }
 
 int movable_make(int dir, const char *name)

@@ -10,7 +10,8 @@
 //   2. beside the directory a hidden one is made (MOVABLE_PREFIX and its name), the entries move there, and it takes the
 //      place of the empty directory. In between its entries are missing, for some 20 us each.
 //
-// A process killed in 2 leaves the entries in both; doing it again completes it, and loses nothing.
+// A process killed in 2 leaves the entries in both; doing it again completes it, and loses nothing but perhaps the times and
+// the write protection of that one directory.
 #pragma once
 #include "base/err.h"
 #include "model/move.h"

@@ -17,7 +17,6 @@ struct mover {
 		ino_t ino;
 	} *links;
 	size_t n_links;
-	size_t joined; // names that were put together again: their directories were written to
 };
 
 struct level { // one directory that is being replaced

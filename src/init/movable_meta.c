@@ -37,7 +37,6 @@ static int join(struct mover *m, int dir, const char *name, const struct stat *b
 	struct stat st;
 	char keeper[64];
 	keeper_name(i, keeper);
-	m->joined++;
 	unlinkat(m->top, SCRATCH, 0);
 	if (linkat(m->top, keeper, m->top, SCRATCH, 0) || move_entry(m->top, SCRATCH, dir, name, 2 /* RENAME_EXCHANGE */))
 		return -1;

@@ -6,6 +6,7 @@
 #include "base/str.h"
 #include "isolate/caps.h"
 #include "isolate/seccomp.h"
+#include "model/move_pass.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -77,13 +78,35 @@ static uint32_t judge(const struct seccomp_opts *o, long nr, uint64_t a0, uint64
 	return run_filter(o, &d);
 }
 
+static bool moves(long nr)
+{
+	return seccomp_is_rename(&(struct seccomp_event){.nr = (int)nr});
+}
+
+// They wait for the supervisor, but for those of pid 1's helper.
+static void test_renames(void **state)
+{
+	(void)state;
+	struct seccomp_data d = {.nr = SYS_renameat2, .arch = NATIVE, .args = {0, 0, 0, 0, 0, MOVE_PASS}};
+	assert_int_equal(run_filter(&user, &d), PASS);
+	d.args[5]++;
+	assert_int_equal(run_filter(&user, &d), SECCOMP_RET_USER_NOTIF);
+#ifdef SYS_rename
+	d = (struct seccomp_data){.nr = SYS_rename, .arch = NATIVE, .args = {0, 0, 0, 0, 0, MOVE_PASS}};
+	assert_int_equal(run_filter(&nested, &d), SECCOMP_RET_USER_NOTIF);
+	assert_true(moves(SYS_rename));
+#endif
+	assert_true(moves(SYS_renameat2));
+	assert_false(moves(SYS_execve) || moves(SYS_mount) || moves(SYS_linkat));
+}
+
 static void test_numbers(void **state)
 {
 	(void)state;
 	unsigned pass = 0;
 	for (long nr = 0; nr < 1024; nr++) {
 		// socket(0) and socketpair(0) are the only checked calls that refuse zeros; they count as let through
-		bool waits = nr == SYS_execve || nr == SYS_execveat || nr == SYS_socket || nr == SYS_socketpair;
+		bool waits = nr == SYS_execve || nr == SYS_execveat || nr == SYS_socket || nr == SYS_socketpair || moves(nr);
 		pass += waits || judge(&user, nr, 0, 0, 0) == PASS;
 	}
 	assert_int_equal(pass, seccomp_allowed_count(&user));
@@ -300,7 +323,7 @@ static void answer_one(int listener)
 	struct err e = {0};
 	if (seccomp_recv(listener, &ev, &e))
 		return;
-	assert_true(ev.error || ev.nr == SYS_execve || ev.nr == SYS_execveat);
+	assert_true(ev.error || ev.nr == SYS_execve || ev.nr == SYS_execveat || seccomp_is_rename(&ev));
 	if (ev.error && n_asked < countof(asked)) {
 		asked[n_asked].name = ev.name;
 		asked[n_asked++].error = ev.error;
@@ -374,11 +397,11 @@ static void test_loaded(void **state)
 	}
 }
 
-// Every number the filter hands over but the two is refused, with the published error, and has a name.
+// Every number the filter hands over but execve and the renames is refused, with the published error, and has a name.
 static int try_all(void)
 {
 	for (long nr = 0; nr < 512; nr++) {
-		if (judge(&untraced, nr, 0, 0, 0) != REFUSE || nr == SYS_execve || nr == SYS_execveat)
+		if (judge(&untraced, nr, 0, 0, 0) != REFUSE || nr == SYS_execve || nr == SYS_execveat || moves(nr))
 			continue;
 		bool closed = nr == SYS_io_uring_setup || nr == SYS_io_uring_enter || nr == SYS_io_uring_register;
 		int want = closed ? ENOSYS : nr == SYS_socket || nr == SYS_socketpair ? EAFNOSUPPORT : EPERM;
@@ -584,6 +607,7 @@ static void test_caller_gone(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_renames),
 		cmocka_unit_test(test_numbers),
 		cmocka_unit_test(test_architectures),
 		cmocka_unit_test(test_dangerous),
