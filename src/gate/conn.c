@@ -65,6 +65,7 @@ static void conn_drop(void *p)
 	struct conn *c = p;
 	struct conn_own *o = c->own;
 	buf_done(&o->head);
+	ssh_seen_free(o->ssh);
 	free(o->why);
 	free(o->error);
 	free(c->sni);

@@ -31,6 +31,7 @@ struct conn;
 struct dns;
 struct resolver;
 struct asks;
+struct agent;
 
 struct gate {
 	struct loop loop;
@@ -50,6 +51,7 @@ struct gate {
 	struct dns *dns;
 	struct resolver *resolver;
 	struct asks *asks;
+	struct agent *agent; // NULL: no ssh key was ever given
 	struct { // event rate
 		uint64_t second;
 		uint32_t sent, names, dropped;

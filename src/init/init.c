@@ -3,6 +3,7 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
+#include "init/agent.h"
 #include "init/changes.h"
 #include "init/exec.h"
 #include "init/tree.h"
@@ -248,6 +249,9 @@ static void on_frame(struct chan *c, struct frame *f)
 		break;
 	case M_WHO:
 		who_answer(&self.chan, f);
+		break;
+	case M_AGENT:
+		agent_answer(&self.chan, f);
 		break;
 	case M_END:
 		do_end(f);
