@@ -31,6 +31,7 @@ struct conn_own {
 
 // conn.c
 void conn_set_head(struct conn *c, bool in_head);	// counts it among those whose first bytes are awaited
+void conn_set_opened(struct conn *c);			// it is handed over
 void conn_end_error(struct conn *c, const char *error); // NULL: an ordinary end
 // Tells of it, resets it; both at once, or when M_WHO is answered: c may be gone afterwards.
 void conn_refuse(struct conn *c, const char *what, const char *why);

@@ -175,18 +175,20 @@ static void on_close(struct chan *ch)
 	loop_stop(&g->loop);
 }
 
-static void raise_descriptors(void)
+// As many as we are given; fewer only means fewer connections.
+static void raise_descriptors(struct gate *g)
 {
-	struct rlimit r;
-	if (getrlimit(RLIMIT_NOFILE, &r))
-		return;
-	r.rlim_cur = r.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &r); // fewer only means fewer connections
+	struct rlimit r = {1024, 1024};
+	if (!getrlimit(RLIMIT_NOFILE, &r)) {
+		r.rlim_cur = r.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &r);
+	}
+	g->max_conns = r.rlim_max / GATE_CONN_FDS < GATE_CONNS ? (size_t)r.rlim_max / GATE_CONN_FDS : GATE_CONNS;
 }
 
 static int prepare(struct gate *g, struct start *s, struct err *e)
 {
-	raise_descriptors();
+	raise_descriptors(g);
 	if (loop_init(&g->loop, e) || read_start(g, s, e))
 		return -1;
 	event_init(g);

@@ -58,7 +58,7 @@ static void hand_over(struct conn *c, bool tls)
 	conn_set_head(c, false);
 	int fd = pass_take_client(o->pass);
 	pass_free(take(&o->pass), PASS_CLOSE);
-	o->opened = true;
+	conn_set_opened(c);
 	c->upstream = (union addr){0};
 	c->address[0] = 0;
 	auto_buf struct buf head = o->head;

@@ -50,7 +50,7 @@ static void serve(struct chan *c, int udp)
 	getrlimit(RLIMIT_NOFILE, &files);
 	getrlimit(RLIMIT_CORE, &cores);
 	chan_send(c, M_OK, 0, 0, NULL, 0);
-	say_event(c, "net.request", files.rlim_max <= 2048 && !cores.rlim_max ? "\"name\":\"limited.test\"" : "");
+	say_event(c, "net.request", files.rlim_max <= 32768 && !cores.rlim_max ? "\"name\":\"limited.test\"" : "");
 	say_event(c, "net.request", "\"name\":\"forged.test\"},{\"a\":1");
 	say_event(c, "net.request", "\"name\":\"author.test\",\"by\":\"skepd\"");
 	say_event(c, "review.applied", "\"name\":\"type.test\"");
