@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times connections from where it runs: on the host, or inside a cell. Only what happens after its own start counts.
 //
-//   gate_client [-t [-c CA]] [-x PROXY-PORT] [-n NAME] [-w THREADS] [-i IDLE_US] HOST PORT WORK COUNT [BYTES]
+//   gate_client [-t [-c CA]] [-x PROXY-PORT] [-n NAME] [-w THREADS] [-i IDLE_US] [-p PACE] HOST PORT WORK COUNT [BYTES]
 //
 // WORK, one line of nanoseconds for each measurement; before them "name NANOSECONDS" for finding HOST's address:
 //   first      COUNT connections one after the other, each until the first byte of an answer
@@ -9,7 +9,8 @@
 //   get        COUNT requests for BYTES on kept connections, shared by the threads: one line for all together
 //   get-new    the same, with a new connection for each request
 // -t TLS for NAME (HOST when not given), checked against the system's authorities or CA. -x: CONNECT through that proxy
-// on loopback first. -i: pause before each connection.
+// on loopback first. -i: pause before each connection. -p: whoever
+// sends many bytes sends so many megabytes a second, as a link of that speed would carry.
 #include "gate_io.h"
 
 #include <errno.h>
@@ -31,6 +32,7 @@ struct client {
 	unsigned proxy, threads;
 	unsigned long count, idle_us;
 	uint64_t bytes;
+	uint32_t pace;
 	bool wants_tls, new_each;
 	SSL_CTX *tls;
 	struct sockaddr_in to;
@@ -111,9 +113,11 @@ static struct stream dial(const struct client *c)
 	return s;
 }
 
-static void ask(struct stream *s, enum ask_kind kind, uint64_t bytes)
+static void ask(struct stream *s, enum ask_kind kind, uint64_t bytes, uint32_t pace)
 {
-	struct ask a = {.kind = (uint8_t)kind, .bytes = bytes};
+	struct ask a = {.kind = (uint8_t)kind, .pace = pace, .bytes = bytes};
+	if (kind == ASK_UP)
+		stream_pace(s, pace);
 	if (stream_write(s, &a, sizeof a) || (kind == ASK_UP && stream_send(s, bytes)) ||
 	    stream_discard(s, kind == ASK_UP ? 1 : bytes))
 		die(kind == ASK_UP ? "up" : "down");
@@ -126,7 +130,7 @@ static void first(const struct client *c)
 			usleep((useconds_t)c->idle_us);
 		uint64_t start = now_ns();
 		struct stream s = dial(c);
-		ask(&s, ASK_DOWN, 1);
+		ask(&s, ASK_DOWN, 1, 0);
 		printf("%llu\n", (unsigned long long)(now_ns() - start));
 		stream_close(&s);
 	}
@@ -137,7 +141,7 @@ static void flow(const struct client *c, enum ask_kind kind)
 	struct stream s = dial(c);
 	for (unsigned long i = 0; i < c->count; i++) {
 		uint64_t start = now_ns();
-		ask(&s, kind, c->bytes);
+		ask(&s, kind, c->bytes, c->pace);
 		printf("%llu\n", (unsigned long long)(now_ns() - start));
 	}
 	stream_close(&s);
@@ -202,7 +206,7 @@ int main(int argc, char **argv)
 {
 	struct client c = {.threads = 1};
 	int o;
-	while ((o = getopt(argc, argv, "+tc:x:n:w:i:")) != -1) {
+	while ((o = getopt(argc, argv, "+tc:x:n:w:i:p:")) != -1) {
 		if (o == 't')
 			c.wants_tls = true;
 		else if (o == 'c')
@@ -215,13 +219,15 @@ int main(int argc, char **argv)
 			c.threads = (unsigned)strtoul(optarg, NULL, 10);
 		else if (o == 'i')
 			c.idle_us = strtoul(optarg, NULL, 10);
+		else if (o == 'p')
+			c.pace = (uint32_t)strtoul(optarg, NULL, 10);
 		else
 			return 2;
 	}
 	argv += optind;
 	if (argc - optind < 4 || !c.threads || c.threads > 64) {
 		fprintf(stderr,
-			"usage: gate_client [-t [-c CA]] [-x PORT] [-n NAME] [-w THREADS] [-i US] HOST PORT WORK COUNT [BYTES]\n");
+			"usage: gate_client [-t [-c CA]] [-x PORT] [-n NAME] [-w THREADS] [-i US] [-p PACE] HOST PORT WORK COUNT [BYTES]\n");
 		return 2;
 	}
 	c.host = argv[0];

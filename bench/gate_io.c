@@ -88,6 +88,12 @@ int stream_discard(struct stream *s, uint64_t n)
 	return 0;
 }
 
+void stream_pace(struct stream *s, uint32_t megabytes)
+{
+	uint64_t rate = megabytes ? megabytes * 1000000ull : ~0ull;
+	setsockopt(s->fd, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof rate);
+}
+
 void stream_close(struct stream *s)
 {
 	if (s->ssl)

@@ -12,7 +12,8 @@
 
 enum ask_kind { ASK_DOWN = 1, ASK_UP = 2 };
 struct ask {
-	uint8_t kind, unused[7];
+	uint8_t kind, unused[3];
+	uint32_t pace; // megabytes a second, 0 = as fast as can be
 	uint64_t bytes;
 };
 
@@ -28,4 +29,5 @@ int stream_write(struct stream *s, const void *p, size_t n); // all of them, or 
 int stream_read_all(struct stream *s, void *p, size_t n);    // all of them, or -1
 int stream_send(struct stream *s, uint64_t n);		     // n bytes of no meaning, or -1
 int stream_discard(struct stream *s, uint64_t n);	     // n bytes, or -1
+void stream_pace(struct stream *s, uint32_t megabytes);	     // a second, from now on; 0 = as fast as can be
 void stream_close(struct stream *s);

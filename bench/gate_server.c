@@ -27,6 +27,8 @@ struct guest {
 static int raw(struct stream *s, const struct ask *a)
 {
 	if (a->kind == ASK_DOWN)
+		stream_pace(s, a->pace);
+	if (a->kind == ASK_DOWN)
 		return stream_send(s, a->bytes);
 	return stream_discard(s, a->bytes) || stream_write(s, "", 1) ? -1 : 0;
 }

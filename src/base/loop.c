@@ -71,6 +71,8 @@ void loop_del(struct loop *l, struct watch *w)
 
 void timer_clear(struct loop *l, struct timer *t)
 {
+	if (!t->at_ms)
+		return;
 	for (struct timer **p = &l->timers; *p; p = &(*p)->next)
 		if (*p == t) {
 			*p = t->next;

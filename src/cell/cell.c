@@ -344,6 +344,9 @@ void cell_on_init_frame(struct chan *ch, struct frame *f)
 	case M_WHO:
 		gate_who(&c->gate, f);
 		break;
+	case M_AGENT:
+		gate_agent(&c->gate, f);
+		break;
 	case M_BEGUN:
 		if (x)
 			sx_begun(x, wire_get_u32(&w));

@@ -240,7 +240,8 @@ static void send_start(struct gate *g, struct err *e)
 	wire_str(&b, g->ca_cert);
 	chan_send_buf(&g->chan, M_GATE, 0, &b);
 	for (int i = 0; i < GATE_SOCKETS; i++)
-		chan_send_fd_on(&g->chan, M_SOCKET, (uint8_t)i, g->listen[i].fd);
+		if (g->listen[i].fd >= 0)
+			chan_send_fd_on(&g->chan, M_SOCKET, (uint8_t)i, g->listen[i].fd);
 	if (g->secrets >= 0)
 		send_secrets(g, e);
 	chan_send(&g->chan, M_GO, 0, 0, NULL, 0); // a channel that broke on the way says so from the loop
@@ -257,6 +258,49 @@ static void replace(char **at, const char *v)
 	*at = xstrdup(v ? v : "");
 }
 
+// --- the ssh agent's socket ---
+
+static bool has_ssh(const struct buf *policy)
+{
+	struct wire w = {.p = (const uint8_t *)policy->p, .n = policy->n};
+	struct policy p;
+	struct err e;
+	bool any = false;
+	if (policy_read(&w, &p, &e))
+		return false;
+	for (size_t i = 0; i < p.n_secrets; i++)
+		any |= p.secrets[i].as == SECRET_SSH;
+	policy_done(&p);
+	return any;
+}
+
+// It has a name inside, so it is made there, by init, and only when there is a key to use: before any command that is
+// started after this, for init does one thing after the other.
+static void ask_agent(struct gate *g)
+{
+	if (g->agent_asked || g->secrets < 0 || !has_ssh(&g->policy))
+		return;
+	g->agent_asked = true;
+	chan_send(&g->cell->init, M_AGENT, 0, 0, NULL, 0);
+}
+
+void gate_agent(struct gate *g, struct frame *f)
+{
+	struct gate_listener *l = &g->listen[GATE_AGENT];
+	if (!g->cell || g->shut || l->fd >= 0)
+		return;
+	if (f->fd < 0) {
+		log_line(LOG_WARN, "sandbox=%s gate: no socket for the ssh agent", g->cell->spec.sandbox);
+		g->agent_asked = false;
+		return;
+	}
+	l->fd = take_fd(&f->fd);
+	if (g->chan.fd < 0)
+		wait_for_work(g, true);
+	else if (!chan_send_fd_on(&g->chan, M_SOCKET, GATE_AGENT, l->fd))
+		on_close(&g->chan);
+}
+
 void gate_set(struct gate *g, const struct cell_net *n, int secrets)
 {
 	struct err e;
@@ -271,6 +315,7 @@ void gate_set(struct gate *g, const struct cell_net *n, int secrets)
 	replace(&g->ca_file, n->ca_file);
 	close_fd(&g->secrets);
 	g->secrets = secrets;
+	ask_agent(g);
 	if (g->chan.fd < 0)
 		return;
 	// Secrets first: one that was taken back must not be used under the new policy. What can not be told ends the
@@ -342,7 +387,7 @@ static void start(struct gate *g)
 
 int gate_init(struct gate *g, struct cell *c, struct net_sockets *s, struct err *e)
 {
-	int fds[] = {[GATE_TCP] = s->tcp, [GATE_DNS_UDP] = s->dns_udp, [GATE_DNS_TCP] = s->dns_tcp};
+	int fds[] = {[GATE_TCP] = s->tcp, [GATE_DNS_UDP] = s->dns_udp, [GATE_DNS_TCP] = s->dns_tcp, [GATE_AGENT] = -1};
 	const char *program = g->program;
 	*g = (struct gate){.cell = c,
 			   .program = program,

@@ -53,6 +53,7 @@ struct gate {
 	struct buf policy;
 	char *resolver, *ca_cert, *ca_file;
 	int secrets; // sealed memory, or -1
+	bool agent_asked; // init was asked for the ssh agent's socket
 	struct gate_ask asks[GATE_ASKS];
 	unsigned n_asks;
 	uint64_t second_ms;
@@ -71,6 +72,7 @@ void gate_end(struct gate *g);
 
 // Carried for others: each safe when there is no gate.
 void gate_who(struct gate *g, const struct frame *f);				    // I M_WHO: init's answer
+void gate_agent(struct gate *g, struct frame *f); // I M_AGENT: the listener inside
 void gate_answer(struct gate *g, const struct frame *f, const struct client *from); // C and K M_ANSWER
 void gate_client_gone(struct gate *g); // somebody who might have answered left: after it is off the list
 void gate_replay(struct gate *g);      // a new skepd: what is still asked

@@ -79,7 +79,7 @@ static int limit(pid_t pid, struct err *e)
 	static const struct {
 		int what;
 		rlim_t max;
-	} limits[] = {{RLIMIT_NOFILE, 2048}, {RLIMIT_DATA, DATA_MAX}, {RLIMIT_CORE, 0}};
+	} limits[] = {{RLIMIT_NOFILE, 32768}, {RLIMIT_DATA, DATA_MAX}, {RLIMIT_CORE, 0}};
 	for (size_t i = 0; i < countof(limits); i++) {
 		struct rlimit l = {limits[i].max, limits[i].max}, now;
 		if (prlimit(pid, limits[i].what, NULL, &now))

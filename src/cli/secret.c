@@ -22,9 +22,9 @@ struct secret_opts {
 };
 
 static const struct opt set_opts[] = {
-	VALUE(OPT_STR, AT(struct secret_opts, host), "host", 0, "HOST[:PORT]", "the only host it is sent to (port 443)"),
+	VALUE(OPT_STR, AT(struct secret_opts, host), "host", 0, "HOST[:PORT]", "the only host it is sent to (port 443; ssh: 22)"),
 	HINTED(OPT_STR, HINT_PLACE, AT(struct secret_opts, as), "as", 0, "PLACE",
-	       "where it stands: bearer, basic, header:NAME, query:KEY, git, file"),
+	       "where it stands: bearer, basic, header:NAME, query:KEY, git, file, ssh"),
 	FLAG(AT(struct secret_opts, json), "json", 0, "print JSON"),
 	OPTS_END,
 };
@@ -60,8 +60,10 @@ static int read_pipe(struct buf *out, struct err *e)
 }
 
 // One line end at the end is not part of it: echo and most editors add one.
-static int read_value(const char *name, struct buf *out, struct err *e)
+static int read_value(const char *name, bool key, struct buf *out, struct err *e)
 {
+	if (key && isatty(STDIN_FILENO))
+		return err_set(e, ERR_INVALID, "a private key has many lines: give its file, as in `skep secret set %s ... < ~/.ssh/id_agent`", name);
 	auto_free char *prompt = xasprintf("value of %s (not shown): ", name);
 	if (!buf_room(out, VALUE_MAX)) // all at once: growing would leave copies
 		return err_set(e, ERR_LIMIT, "no memory for the value");
@@ -103,7 +105,7 @@ static int set_run(const struct call *c)
 	struct jsonw w = {.b = &body};
 	if (check(o, c->words[0], &e))
 		return out_usage(c, &e);
-	if (read_value(c->words[0], &value, &e) || !buf_room(&body, 7 * VALUE_MAX))
+	if (read_value(c->words[0], !strcmp(o->as, "ssh"), &value, &e) || !buf_room(&body, 7 * VALUE_MAX))
 		return out_fail(c, &e);
 	jw_open(&w, '{');
 	jw_kstr(&w, "name", c->words[0]);
@@ -183,6 +185,8 @@ const struct cmd cmd_secret_set = {
 		 "  header:NAME     the value of that header; added likewise\n"
 		 "  query:KEY       the value of that parameter of the URL\n"
 		 "  file            Authorization of any kind; the placeholder is also in the file /run/secrets/NAME\n"
+		 "  ssh             the private key of an ssh login, without a passphrase: nothing of it is inside. ssh and git\n"
+		 "                  ask an agent (SSH_AUTH_SOCK), and the gate signs logins to HOST in connections it passes\n"
 		 "Setting it again replaces it, also for sandboxes that run.",
 	.opts = set_opts,
 	.opts_size = sizeof(struct secret_opts),

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/seal.h"
+#include "model/msg.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -142,18 +143,31 @@ static void git_helper(char ***env, unsigned n, const struct secret_row *r)
 	strv_add(env, value);
 }
 
+// The host's system knows what to do about unknown host keys (isolate/rootfs.c); an image is left as it is.
+static void ssh_env(char ***env, const struct box *b)
+{
+	strv_add(env, "SSH_AUTH_SOCK=" AGENT_SOCKET);
+	if (b->row.image)
+		strv_add(env, "GIT_SSH_COMMAND=ssh -o StrictHostKeyChecking=accept-new");
+}
+
 char **net_env(struct box *b)
 {
 	char **env = NULL;
 	unsigned helpers = 0;
+	bool ssh = false;
 	for (char **s = b->row.has_net ? b->row.net.secrets : NULL; s && *s; s++) {
 		const char *tab = strchr(*s, '\t');
 		auto_free char *name = tab ? xstrndup(*s, (size_t)(tab - *s)) : NULL;
 		if (!name || !secret_find(b->g, name)) // revoked
 			continue;
 		auto_free char *kv = xasprintf("%s=%s", name, tab + 1);
-		strv_add(&env, kv);
 		const struct secret_row *r = secret_find(b->g, name);
+		if (r->as == SECRET_SSH) { // nothing of it is inside: there is an agent
+			ssh = true;
+			continue;
+		}
+		strv_add(&env, kv);
 		auto_free char *file = xasprintf("%s_FILE=/run/secrets/%s", name, name);
 		if (r->as == SECRET_FILE)
 			strv_add(&env, file);
@@ -163,6 +177,8 @@ char **net_env(struct box *b)
 	auto_free char *count = xasprintf("GIT_CONFIG_COUNT=%u", helpers);
 	if (helpers)
 		strv_add(&env, count);
+	if (ssh)
+		ssh_env(&env, b);
 	return env;
 }
 

@@ -21,7 +21,9 @@ bool policy_allows_any(const struct policy *p)
 
 bool policy_opens_any(const struct policy *p)
 {
-	bool any = p->n_secrets;
+	bool any = false;
+	for (size_t i = 0; i < p->n_secrets && !any; i++)
+		any = p->secrets[i].as != SECRET_SSH;
 	for (size_t i = 0; i < p->n && !any; i++)
 		any = p->rules[i].open || p->rules[i].method || p->rules[i].path;
 	return any;

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/seal.h"
 #include "base/str.h"
+#include "model/sshkey.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -93,13 +94,23 @@ static int check_name(const char *name, struct err *e)
 	return 0;
 }
 
-// It will stand in a request: nothing in it may end a line there.
-static int check_value(const struct buf *v, struct err *e)
+static int check_key(const struct buf *v, struct err *e)
+{
+	auto_secret struct buf private = BUF_INIT(SSH_KEY_MAX);
+	if (!buf_room(&private, SSH_KEY_MAX - 1)) // growing would leave copies
+		return err_set(e, ERR_LIMIT, "no memory for the key");
+	return ssh_key_read(v->p, v->n, &private, e);
+}
+
+// It will stand in a request: nothing in it may end a line there. An ssh key never leaves the gate.
+static int check_value(const struct buf *v, enum secret_as as, struct err *e)
 {
 	if (!v->n)
 		return err_set(e, ERR_INVALID, "the value is empty");
 	if (v->overflow || v->n > SECRET_MAX)
 		return err_set(e, ERR_LIMIT, "the value is longer than %u bytes", SECRET_MAX);
+	if (as == SECRET_SSH)
+		return check_key(v, e);
 	for (size_t i = 0; i < v->n; i++)
 		if ((unsigned char)v->p[i] < 0x20 || v->p[i] == 0x7f)
 			return err_set(e, ERR_INVALID, "the value holds a control character (a line end?) at byte %zu", i + 1);
@@ -110,15 +121,13 @@ static int make_row(struct engine *g, const struct secret_request *q, struct sec
 {
 	struct host_name host;
 	enum secret_as as;
-	if (check_name(q->name, e) || check_value(&q->value, e))
+	if (check_name(q->name, e) || secret_as_parse(q->as, &as, &r->key, e) || check_value(&q->value, as, e))
 		return -1;
 	if (host_port_parse(q->host, strlen(q->host), &host, &r->port, e))
 		return err_wrap(e, "host");
-	if (secret_as_parse(q->as, &as, &r->key, e))
-		return -1;
 	r->name = xstrdup(q->name);
 	r->host = xstrdup(host.s);
-	r->port = r->port ? r->port : 443;
+	r->port = r->port ? r->port : as == SECRET_SSH ? 22 : 443;
 	r->as = as;
 	r->created = clock_unix_ms();
 	const struct seal *s = engine_seal(g, e);

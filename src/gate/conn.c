@@ -21,7 +21,10 @@
 
 static void listen_again(struct gate *g)
 {
-	bool on = g->n_conns < GATE_CONNS && g->n_heads < GATE_HEADS && !g->relisten.at_ms;
+	bool full = g->n_conns >= g->max_conns || g->n_heads >= GATE_HEADS;
+	bool on = !full && g->n_opened < GATE_OPENED && !g->relisten.at_ms;
+	if (full && !g->crowded.at_ms)
+		timer_set(&g->loop, &g->crowded, GATE_CROWDED_MS);
 	if (on == g->listening)
 		return;
 	g->listening = on;
@@ -33,17 +36,26 @@ static void on_relisten(struct timer *t)
 	listen_again(container_of(t, struct gate, relisten));
 }
 
-// Every place is taken, and whoever holds one may do so on purpose: who has said nothing for a while leaves.
+// It has not said what it wants, or, where it need not, nothing at all.
+static bool is_silent(const struct conn *c)
+{
+	const struct conn_own *o = c->own;
+	return !o->judging.ask && !o->over && (o->in_head || (!o->opened && !o->head_seen));
+}
+
+// Every place is taken, and whoever holds one may do so on purpose: who has said nothing for a while leaves, so that
+// others are served also while somebody connects as often as he can.
 static void on_crowded(struct timer *t)
 {
 	struct gate *g = container_of(t, struct gate, crowded);
+	uint64_t now = clock_ms();
 	struct conn *next;
 	for (struct conn *c = g->conns; c; c = next) {
 		next = c->next;
-		if (c->own->in_head && !c->own->judging.ask && clock_ms() - c->started_ms >= GATE_CROWDED_MS)
+		if (is_silent(c) && now - c->started_ms >= GATE_CROWDED_MS)
 			conn_refuse(c, "connect", "no first bytes in time, and others wait");
 	}
-	if (g->n_heads >= GATE_HEADS)
+	if (g->n_heads >= GATE_HEADS || g->n_conns >= g->max_conns)
 		timer_set(&g->loop, t, GATE_CROWDED_MS / 4);
 }
 
@@ -53,8 +65,13 @@ void conn_set_head(struct conn *c, bool in_head)
 		return;
 	c->own->in_head = in_head;
 	c->g->n_heads += in_head ? 1 : (size_t)-1;
-	if (c->g->n_heads >= GATE_HEADS && !c->g->crowded.at_ms)
-		timer_set(&c->g->loop, &c->g->crowded, GATE_CROWDED_MS);
+	listen_again(c->g);
+}
+
+void conn_set_opened(struct conn *c)
+{
+	c->own->opened = true;
+	c->g->n_opened++;
 	listen_again(c->g);
 }
 
@@ -65,6 +82,7 @@ static void conn_drop(void *p)
 	struct conn *c = p;
 	struct conn_own *o = c->own;
 	buf_done(&o->head);
+	ssh_seen_free(o->ssh);
 	free(o->why);
 	free(o->error);
 	free(c->sni);
@@ -106,6 +124,7 @@ static void conn_gone(struct conn *c)
 	if (c->next)
 		c->next->link = c->link;
 	g->n_conns--;
+	g->n_opened -= o->opened;
 	listen_again(g);
 	loop_bury(&g->loop, c, conn_drop);
 }

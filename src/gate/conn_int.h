@@ -2,6 +2,7 @@
 // conn.c and head.c: what the gate knows of a connection that opened ones do not.
 #pragma once
 #include "gate/gate_int.h"
+#include "gate/ssh_seen.h"
 
 // An event that waits for the name of its command.
 struct held_event {
@@ -16,6 +17,7 @@ struct conn_own {
 	struct judging judging;
 	struct dialing dialing;
 	struct buf head;
+	struct ssh_seen *ssh; // NULL: no key is bound to its host
 	struct timer timer;	 // for the head, or until the host may speak first; then for M_WHO's answer
 	struct held_event *held; // the oldest first
 	size_t n_held;
@@ -29,6 +31,7 @@ struct conn_own {
 
 // conn.c
 void conn_set_head(struct conn *c, bool in_head);	// counts it among those whose first bytes are awaited
+void conn_set_opened(struct conn *c);			// it is handed over
 void conn_end_error(struct conn *c, const char *error); // NULL: an ordinary end
 // Tells of it, resets it; both at once, or when M_WHO is answered: c may be gone afterwards.
 void conn_refuse(struct conn *c, const char *what, const char *why);

@@ -12,6 +12,7 @@
 
 #define EVENT_PATH 2048 // bytes of a path kept in an event
 #define EVENT_MAX (16u << 10)
+#define HELD_MS 10 // a few bytes at the end of an answer that could be the beginning of a secret wait so long for more
 
 static const struct {
 	int status;
@@ -50,9 +51,18 @@ void refusal_text(enum refusal r, const char *rule, struct buf *out)
 
 static void judged(struct judging *j, enum verdict v);
 
+static void on_late(struct timer *t)
+{
+	struct exchange *x = container_of(t, struct exchange, late);
+	auto_buf struct buf clean = BUF_INIT(EVENT_MAX);
+	mask_late(&x->mask, &clean);
+	if (clean.n)
+		x->late_bytes(x, &clean);
+}
+
 void exchange_init(struct exchange *x, struct opened *o, void (*fn)(struct exchange *x, enum refusal why))
 {
-	*x = (struct exchange){.o = o, .judged = fn, .judging.fn = judged, .began_ms = clock_ms()};
+	*x = (struct exchange){.o = o, .judged = fn, .judging.fn = judged, .late.fn = on_late, .began_ms = clock_ms()};
 }
 
 // Tells the driver. It may answer the client and free the exchange.
@@ -246,6 +256,10 @@ void exchange_down(struct exchange *x, const char *p, size_t n, bool end, struct
 {
 	x->down += n;
 	mask_add(&x->mask, p, n, end, out);
+	if (mask_holds(&x->mask))
+		timer_set(&x->o->g->loop, &x->late, HELD_MS);
+	else
+		timer_clear(&x->o->g->loop, &x->late);
 }
 
 static void tell(struct exchange *x)
@@ -274,6 +288,8 @@ void exchange_done(struct exchange *x)
 {
 	if (x->begun)
 		tell(x);
+	if (x->o)
+		timer_clear(&x->o->g->loop, &x->late);
 	judging_done(&x->judging);
 	head_done(&x->req);
 	mask_done(&x->mask);

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "gate/agent.h"
 #include "gate/conn.h"
 #include "gate/dns.h"
 #include "gate/open.h"
@@ -53,6 +54,7 @@ static int read_secrets(struct gate *g, int fd, struct err *e)
 	secrets_done(&g->secrets);
 	g->secrets = s;
 	g->secrets_generation++;
+	agent_secrets(g);
 	return 0;
 }
 
@@ -146,6 +148,10 @@ static void on_frame(struct chan *ch, struct frame *f)
 		if (read_secrets(g, f->fd, &e) || opened_secrets(g, &e))
 			end_badly(g, &e);
 		return;
+	case M_SOCKET:
+		if (f->stream != GATE_AGENT || agent_serve(g, take_fd(&f->fd), &e))
+			loop_stop(&g->loop);
+		return;
 	case M_ANSWER:
 		if (f->n == 2)
 			asks_answer(g, f->id, f->p[0], f->p[1]);
@@ -169,18 +175,20 @@ static void on_close(struct chan *ch)
 	loop_stop(&g->loop);
 }
 
-static void raise_descriptors(void)
+// As many as we are given; fewer only means fewer connections.
+static void raise_descriptors(struct gate *g)
 {
-	struct rlimit r;
-	if (getrlimit(RLIMIT_NOFILE, &r))
-		return;
-	r.rlim_cur = r.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &r); // fewer only means fewer connections
+	struct rlimit r = {1024, 1024};
+	if (!getrlimit(RLIMIT_NOFILE, &r)) {
+		r.rlim_cur = r.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &r);
+	}
+	g->max_conns = r.rlim_max / GATE_CONN_FDS < GATE_CONNS ? (size_t)r.rlim_max / GATE_CONN_FDS : GATE_CONNS;
 }
 
 static int prepare(struct gate *g, struct start *s, struct err *e)
 {
-	raise_descriptors();
+	raise_descriptors(g);
 	if (loop_init(&g->loop, e) || read_start(g, s, e))
 		return -1;
 	event_init(g);
@@ -199,6 +207,8 @@ static int serve(struct gate *g, struct start *s, struct err *e)
 		return -1;
 	if (s->fds[GATE_TCP] >= 0 && conn_serve(g, take_fd(&s->fds[GATE_TCP]), e))
 		return -1;
+	if (s->fds[GATE_AGENT] >= 0 && agent_serve(g, take_fd(&s->fds[GATE_AGENT]), e))
+		return -1;
 	chan_send(&g->cell, M_OK, 0, 0, NULL, 0);
 	return chan_attach(&g->cell, &g->loop, e);
 }
@@ -215,7 +225,7 @@ static void tell_failure(struct gate *g, const struct err *e)
 int gate_run(int chan_fd, struct err *e)
 {
 	struct gate *g = xcalloc(1, sizeof *g);
-	struct start s = {.fds = {-1, -1, -1}};
+	struct start s = {.fds = {-1, -1, -1, -1}};
 	g->listener.fd = -1;
 	chan_init(&g->cell, chan_fd);
 	if (prepare(g, &s, e) || serve(g, &s, e)) {

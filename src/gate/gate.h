@@ -12,9 +12,11 @@
 #include "gate/addr.h"
 #include "model/policy.h"
 
-#define GATE_CONNS 512		   // live connections, those in head state included
-#define GATE_HEADS 128		   // connections whose first bytes are still awaited or that wait for an answer
-#define GATE_CROWDED_MS 1000	   // for the first bytes when others wait for a place
+#define GATE_CONNS 4096		   // live connections, those in head state included; fewer where descriptors are few
+#define GATE_CONN_FDS 6		   // descriptors of one that moves bytes both ways: its sockets and two pipes
+#define GATE_HEADS 1024		   // connections whose first bytes are still awaited or that wait for an answer
+#define GATE_OPENED 512		   // opened connections: each has two TLS states of its own
+#define GATE_CROWDED_MS 500	   // for the first bytes when others wait for a place
 #define GATE_FIRST_MS 10	   // then the host may speak first, where nothing needs to be seen before
 #define GATE_HEAD_MS 10000	   // for the first bytes; an opened connection: for a TLS handshake or a request head
 #define GATE_IDLE_MS (3600 * 1000) // no byte either way
@@ -31,6 +33,7 @@ struct conn;
 struct dns;
 struct resolver;
 struct asks;
+struct agent;
 
 struct gate {
 	struct loop loop;
@@ -45,11 +48,12 @@ struct gate {
 	size_t n_pipes;
 	struct timer relisten, crowded;
 	struct conn *conns;
-	size_t n_conns, n_heads;
+	size_t n_conns, max_conns, n_heads, n_opened;
 	uint32_t last_id; // of connections and questions
 	struct dns *dns;
 	struct resolver *resolver;
 	struct asks *asks;
+	struct agent *agent; // NULL: no ssh key was ever given
 	struct { // event rate
 		uint64_t second;
 		uint32_t sent, names, dropped;

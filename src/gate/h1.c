@@ -188,6 +188,14 @@ static void malformed(struct h1 *h, const char *why)
 	refuse(h, REFUSE_BAD);
 }
 
+static void late_bytes(struct exchange *x, const struct buf *clean)
+{
+	struct h1 *h = container_of(x, struct h1, x);
+	auto_buf struct buf out = BUF_INIT(WRITE_MAX);
+	h1_put_body(h->state == H1_RAW ? BODY_EOF : h->framing, clean->p, clean->n, &out);
+	tls_write(&h->o->client, out.p, out.n);
+}
+
 static void next_request(struct h1 *h)
 {
 	struct err e;
@@ -203,6 +211,7 @@ static void next_request(struct h1 *h)
 	buf_cut(&h->in, (size_t)used);
 	opened_late(h->o, GATE_IDLE_MS, false);
 	exchange_init(&h->x, h->o, on_judged);
+	h->x.late_bytes = late_bytes;
 	h->x.req = h->req.head;
 	h->req.head = (struct head){0};
 	h->to_head = !strcmp(h->x.req.method, "HEAD");

@@ -8,6 +8,14 @@
 
 static void on_judged(struct exchange *x, enum refusal why);
 
+static void late_bytes(struct exchange *x, const struct buf *clean)
+{
+	struct h2_stream *s = container_of(x, struct h2_stream, x);
+	buf_add(&s->down.bytes, clean->p, clean->n);
+	nghttp2_session_resume_data(s->h->client, s->client_id);
+	h2_pump(s->h);
+}
+
 // --- streams -------------------------------------------------------------------------------------------------------
 
 static struct h2_stream *stream_new(struct h2 *h, int32_t id)
@@ -15,6 +23,7 @@ static struct h2_stream *stream_new(struct h2 *h, int32_t id)
 	struct h2_stream *s = xcalloc(1, sizeof *s);
 	*s = (struct h2_stream){.h = h, .client_id = id, .next = h->streams, .link = &h->streams};
 	exchange_init(&s->x, h->o, on_judged);
+	s->x.late_bytes = late_bytes;
 	h2_flow_init(&s->up);
 	h2_flow_init(&s->down);
 	if (s->next)

@@ -7,6 +7,11 @@
 #include <errno.h>
 #include <string.h>
 
+static bool on_server(struct conn *c, const void *p, size_t n)
+{
+	return ssh_seen_feed(c->own->ssh, p, n);
+}
+
 static void on_dialed(struct dialing *d, int fd, const struct err *e)
 {
 	struct conn *c = d->c;
@@ -14,6 +19,10 @@ static void on_dialed(struct dialing *d, int fd, const struct err *e)
 		c->own->verdict = e->kind == ERR_DENIED ? VERDICT_DENY : VERDICT_ALLOW;
 		conn_end_error(c, e->msg);
 		return;
+	}
+	if (policy_has_ssh(&c->g->policy, &c->host, c->port)) {
+		c->own->ssh = ssh_seen_new();
+		pass_tap(c->own->pass, on_server);
 	}
 	pass_upstream(c->own->pass, fd);
 }
@@ -49,7 +58,7 @@ static void hand_over(struct conn *c, bool tls)
 	conn_set_head(c, false);
 	int fd = pass_take_client(o->pass);
 	pass_free(take(&o->pass), PASS_CLOSE);
-	o->opened = true;
+	conn_set_opened(c);
 	c->upstream = (union addr){0};
 	c->address[0] = 0;
 	auto_buf struct buf head = o->head;

@@ -145,7 +145,8 @@ struct mask_set *mask_set_new(const struct secret_value *v, size_t n)
 	struct mask_set *s = xcalloc(1, sizeof *s);
 	s->users = 1;
 	for (size_t i = 0; i < n; i++) {
-		if (!v[i].n || v[i].n > FORM_MAX)
+		// One with line ends is a private key, which is never sent: nothing can echo it.
+		if (!v[i].n || v[i].n > FORM_MAX || memchr(v[i].value, '\n', v[i].n))
 			continue;
 		strv_add(&s->placeholders, v[i].placeholder);
 		struct secret_value one = v[i];
@@ -217,16 +218,23 @@ static bool is_plain(const struct mask_set *s, const char *p, size_t n)
 	return !(s->pairs[pair >> 3] & 1u << (pair & 7));
 }
 
-// n: bytes that it stands for.
-static void put(struct mask *m, const struct form *f, size_t n, struct buf *out)
+// From at on, n bytes that it stands for.
+static void put(struct mask *m, const struct form *f, size_t at, size_t n, struct buf *out)
 {
 	m->found++;
 	if (!m->same_length) {
 		buf_str(out, f->placeholder);
 		return;
 	}
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = at < m->told ? m->told : at; i < at + n; i++)
 		buf_byte(out, '*');
+}
+
+static void put_clean(const struct mask *m, const char *p, size_t from, size_t to, struct buf *out)
+{
+	from = from < m->told ? m->told : from;
+	if (from < to)
+		buf_add(out, p + from, to - from);
 }
 
 // A text that ends inside a value tells it too when most of it is there.
@@ -250,11 +258,12 @@ static size_t scan(struct mask *m, const char *p, size_t n, bool end, struct buf
 			at++;
 			continue;
 		}
-		buf_add(out, p + clean, at - clean);
-		put(m, f, len, out);
+		put_clean(m, p, clean, at, out);
+		put(m, f, at, len, out);
 		clean = at += len;
 	}
-	buf_add(out, p + clean, at - clean);
+	put_clean(m, p, clean, at, out);
+	m->told = m->told > at ? m->told - at : 0;
 	return at;
 }
 
@@ -272,6 +281,23 @@ void mask_add(struct mask *m, const void *p, size_t n, bool end, struct buf *out
 	}
 	buf_add(&m->held, p, n);
 	buf_cut(&m->held, scan(m, m->held.p, m->held.n, end, out));
+}
+
+bool mask_holds(const struct mask *m)
+{
+	return m->held.n > m->told && m->held.n < FORM_MIN;
+}
+
+void mask_late(struct mask *m, struct buf *out)
+{
+	const struct form *begun = NULL;
+	if (!mask_holds(m))
+		return;
+	form_at(m->set, m->held.p, m->held.n, &begun);
+	if (begun && m->held.n > begun->n / 2)
+		return;
+	buf_add(out, m->held.p + m->told, m->held.n - m->told);
+	m->told = m->held.n;
 }
 
 bool mask_text(struct mask_set *set, const char *p, size_t n, struct buf *out)

@@ -34,6 +34,9 @@ struct opened;
 struct exchange {
 	struct opened *o;
 	void (*judged)(struct exchange *x, enum refusal why); // set by the driver. NONE: req may go out as it is now
+	// Set by the driver after exchange_init: bytes of the answer that were held back and go on now.
+	void (*late_bytes)(struct exchange *x, const struct buf *clean);
+	struct timer late;
 	struct head req;
 	struct judging judging; // its rule is the one that decided
 	char *method, *path;	// as the client sent them, for the journal

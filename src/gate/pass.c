@@ -12,8 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LOAD (256u << 10) // bytes moved at once; the sockets themselves hold far more
-#define ROUNDS 8	  // loads before others get their turn
+#define LOAD (1u << 20)	     // bytes moved at once: what an ordinary user's pipe may hold
+#define TAP_LOAD (16u << 10) // bytes shown at once
+#define ROUNDS 4	     // loads before others get their turn
 
 struct end {
 	struct watch w;
@@ -26,6 +27,7 @@ struct flow {
 	struct end *from, *to;
 	uint64_t *count;
 	struct buf first;
+	bool (*tap)(struct conn *c, const void *bytes, size_t n); // NULL: nobody looks
 	int pipe[2];
 	size_t held; // bytes in the pipe
 	bool eof, done;
@@ -107,16 +109,33 @@ static int move_once(struct flow *f)
 	return !f->eof;
 }
 
+// The same through our memory, for bytes that somebody looks at.
+static int show_once(struct flow *f)
+{
+	char *room = buf_room(&f->first, TAP_LOAD);
+	ssize_t n = room ? recv(f->from->fd, room, TAP_LOAD, MSG_DONTWAIT) : -1;
+	if (n < 0)
+		return room && would_block() ? 0 : -1;
+	f->eof = !n;
+	f->first.n += (size_t)n;
+	if (n && !f->tap(f->from->p->c, room, (size_t)n))
+		f->tap = NULL;
+	return f->eof ? 0 : send_first(f);
+}
+
 static int flow_move(struct gate *g, struct flow *f)
 {
 	if (f->done || f->from->fd < 0 || f->to->fd < 0)
 		return 0;
 	int rc = send_first(f);
-	if (rc <= 0)
-		return rc;
+	while (rc > 0 && f->tap && !f->eof)
+		rc = show_once(f);
+	if (rc < 0 || f->first.n || (f->tap && !f->eof))
+		return rc < 0 ? -1 : 0;
+	rc = 1;
 	if (!f->eof && pipe_take(g, f))
 		return -1;
-	for (int i = 0; rc > 0 && i < ROUNDS; i++)
+	for (int i = 0; rc > 0 && (f->held || !f->eof) && i < ROUNDS; i++)
 		rc = move_once(f);
 	if (!f->held)
 		pipe_give_back(g, f);
@@ -146,13 +165,13 @@ static void watch_end(struct end *en, uint32_t want)
 static void set_interest(struct pass *p)
 {
 	bool up = !p->holding && p->upstream.fd >= 0, pending = p->up.held || p->up.first.n;
-	uint32_t client = p->down.held ? LOOP_OUT : 0;
+	uint32_t client = p->down.held || p->down.first.n ? LOOP_OUT : 0;
 	if (p->holding)
 		client |= p->listening ? LOOP_IN : LOOP_RDHUP;
 	else if (up && !p->up.eof && !pending)
 		client |= LOOP_IN;
 	watch_end(&p->client, client);
-	watch_end(&p->upstream, (!p->down.eof && !p->down.held ? LOOP_IN : 0) | (up && pending ? LOOP_OUT : 0));
+	watch_end(&p->upstream, (!p->down.eof && !p->down.held && !p->down.first.n ? LOOP_IN : 0) | (up && pending ? LOOP_OUT : 0));
 }
 
 static void finish(struct pass *p, const char *error)
@@ -163,11 +182,11 @@ static void finish(struct pass *p, const char *error)
 	p->calls->on_end(p->c, error);
 }
 
-static void move_all(struct pass *p)
+static void move(struct pass *p, bool up, bool down)
 {
 	struct gate *g = p->c->g;
-	bool bad = !p->holding && flow_move(g, &p->up);
-	bad = bad || flow_move(g, &p->down);
+	bool bad = up && !p->holding && flow_move(g, &p->up);
+	bad = bad || (down && flow_move(g, &p->down));
 	p->moved_ms = clock_ms();
 	if (bad)
 		finish(p, strerror(errno));
@@ -177,11 +196,27 @@ static void move_all(struct pass *p)
 		set_interest(p);
 }
 
+static void move_all(struct pass *p)
+{
+	move(p, true, true);
+}
+
+// Each direction is tried only when its socket said something: a call that finds nothing costs as much as a small load.
+static bool is_read(uint32_t events)
+{
+	return events & ~LOOP_OUT;
+}
+
+static bool is_written(uint32_t events)
+{
+	return events & (LOOP_OUT | LOOP_ERR | LOOP_HUP);
+}
+
 static void on_client(struct watch *w, uint32_t events)
 {
 	struct pass *p = container_of(w, struct end, w)->p;
 	if (!p->holding)
-		move_all(p);
+		move(p, is_read(events), is_written(events));
 	else if (events & (LOOP_ERR | LOOP_HUP) || (!p->listening && events & LOOP_RDHUP))
 		finish(p, "the client is gone");
 	else if (p->listening && events & LOOP_IN)
@@ -192,8 +227,7 @@ static void on_client(struct watch *w, uint32_t events)
 
 static void on_upstream(struct watch *w, uint32_t events)
 {
-	(void)events;
-	move_all(container_of(w, struct end, w)->p);
+	move(container_of(w, struct end, w)->p, is_written(events), is_read(events));
 }
 
 static void on_idle(struct timer *t)
@@ -214,8 +248,8 @@ struct pass *pass_new(struct conn *c, int client, const struct pass_calls *calls
 		.calls = calls,
 		.client = {.w = {.fd = -1, .fn = on_client}, .p = p, .fd = client},
 		.upstream = {.w = {.fd = -1, .fn = on_upstream}, .p = p, .fd = -1},
-		.up = {&p->client, &p->upstream, &c->bytes_out, BUF_INIT(GATE_BUFFER), {-1, -1}, 0, false, false},
-		.down = {&p->upstream, &p->client, &c->bytes_in, BUF_INIT(GATE_BUFFER), {-1, -1}, 0, false, false},
+		.up = {&p->client, &p->upstream, &c->bytes_out, BUF_INIT(GATE_BUFFER), NULL, {-1, -1}, 0, false, false},
+		.down = {&p->upstream, &p->client, &c->bytes_in, BUF_INIT(GATE_BUFFER), NULL, {-1, -1}, 0, false, false},
 		.idle.fn = on_idle,
 		.moved_ms = clock_ms(),
 		.holding = true,
@@ -241,6 +275,11 @@ void pass_release(struct pass *p, const void *first, size_t n)
 	set_interest(p);
 	if (p->upstream.fd >= 0)
 		move_all(p);
+}
+
+void pass_tap(struct pass *p, bool (*fn)(struct conn *c, const void *bytes, size_t n))
+{
+	p->down.tap = fn;
 }
 
 void pass_upstream(struct pass *p, int fd)

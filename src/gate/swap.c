@@ -20,7 +20,7 @@ static void wiped(struct buf *b)
 
 static bool is_bound_here(const struct swap *s, const struct secret_ref *r)
 {
-	return s->verified && host_equal(&r->host, s->host) && (r->port ? r->port : 443) == s->port;
+	return r->as != SECRET_SSH && s->verified && host_equal(&r->host, s->host) && (r->port ? r->port : 443) == s->port;
 }
 
 bool swap_is_bound(const struct swap *s)
@@ -34,7 +34,7 @@ bool swap_is_bound(const struct swap *s)
 bool swap_knows_host(const struct swap *s)
 {
 	for (size_t i = 0; i < s->policy->n_secrets; i++)
-		if (host_equal(&s->policy->secrets[i].host, s->host))
+		if (s->policy->secrets[i].as != SECRET_SSH && host_equal(&s->policy->secrets[i].host, s->host))
 			return true;
 	return false;
 }
@@ -197,6 +197,7 @@ static bool swap_field(struct field *f, const struct secret_ref *r, const struct
 	case SECRET_FILE:
 		return auth && (swap_basic(f, r->placeholder, v) || swap_value(f, 0, r->placeholder, v));
 	case SECRET_QUERY:
+	case SECRET_SSH: // the agent's (agent.c)
 	case SECRET_AS:
 		break;
 	}

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "init/agent.h"
 #include "init/collect.h"
 #include "init/exec.h"
 #include "init/moving.h"
@@ -292,6 +293,9 @@ static void on_frame(struct chan *c, struct frame *f)
 		break;
 	case M_WHO:
 		who_answer(&self.chan, f);
+		break;
+	case M_AGENT:
+		agent_answer(&self.chan, f);
 		break;
 	case M_END:
 		do_end(f);

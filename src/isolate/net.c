@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #define LO 1 // the loopback device's number in every namespace
-#define BACKLOG 512
+#define BACKLOG 4096
 
 int net_lo_up(struct err *e)
 {

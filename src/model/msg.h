@@ -81,9 +81,11 @@ enum msg_type {
 	M_BEGUN,   // id; u32 pid inside
 	M_MEMBERS, // id -> u32 count of processes beside init (asked with the same type, empty); K too
 
+	M_AGENT, // make the ssh agent's socket -> M_AGENT + fd: its listener | without one: it could not be made. Asked with the same type, empty
+
 	// G: skep-cell -> skep-gate
 	M_GATE,	   // first: u32 version, str sandbox, policy, str resolver ("" = the system's), str CA certificate ("" = none)
-	M_SOCKET,  // stream = enum gate_socket; + fd: a socket made in the cell's network
+	M_SOCKET,  // stream = enum gate_socket; + fd: a socket made in the cell's network. GATE_AGENT also after M_GO
 	M_SECRETS, // + fd: sealed memory with secret values and the CA's key; replaces what came before
 	M_GO,	   // everything is there: serve -> M_OK | M_ERR
 	// G: skep-gate -> skep-cell
@@ -95,7 +97,8 @@ enum msg_type {
 	M_ANSWER,  // id; u8 verdict, u8 scope
 };
 
-enum gate_socket { GATE_TCP, GATE_DNS_UDP, GATE_DNS_TCP, GATE_SOCKETS };
+enum gate_socket { GATE_TCP, GATE_DNS_UDP, GATE_DNS_TCP, GATE_AGENT, GATE_SOCKETS };
+#define AGENT_SOCKET "/run/lock/skep-ssh-agent" // inside; GATE_AGENT is the listener
 enum answer_scope { SCOPE_ONCE, SCOPE_SANDBOX, SCOPE_ALWAYS };
 
 enum msg_role { ROLE_CLIENT, ROLE_CONTROL };

@@ -148,14 +148,19 @@ enum verdict policy_judge(const struct policy *p, const struct request *r, const
 	return p->open_all ? VERDICT_ALLOW : p->ask ? VERDICT_ASK : VERDICT_DENY;
 }
 
-static bool has_secret(const struct policy *p, const struct host_name *h, uint16_t port)
+static bool has_secret(const struct policy *p, const struct host_name *h, uint16_t port, bool ssh)
 {
 	for (size_t i = 0; i < p->n_secrets; i++) {
 		const struct secret_ref *s = &p->secrets[i];
-		if (host_equal(&s->host, h) && (s->port ? s->port : 443) == port)
+		if ((s->as == SECRET_SSH) == ssh && host_equal(&s->host, h) && (s->port ? s->port : 443) == port)
 			return true;
 	}
 	return false;
+}
+
+bool policy_has_ssh(const struct policy *p, const struct host_name *h, uint16_t port)
+{
+	return has_secret(p, h, port, true);
 }
 
 bool policy_opens(const struct policy *p, const struct host_name *h, uint16_t port)
@@ -165,7 +170,7 @@ bool policy_opens(const struct policy *p, const struct host_name *h, uint16_t po
 	for (size_t i = 0; i < p->n; i++)
 		if ((p->rules[i].open || is_by_request(&p->rules[i])) && fits(&p->rules[i], h, port))
 			return true;
-	return has_secret(p, h, port);
+	return has_secret(p, h, port, false);
 }
 
 static bool is_reachable(const struct policy *p, const struct host_name *h, uint16_t port)

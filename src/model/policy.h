@@ -47,9 +47,9 @@ void rule_print(struct buf *b, const struct rule *r); // what rule_parse reads b
 void rule_done(struct rule *r);
 
 // Where the gate puts a secret's value.
-enum secret_as { SECRET_HEADER, SECRET_BEARER, SECRET_BASIC, SECRET_QUERY, SECRET_GIT, SECRET_FILE, SECRET_AS };
+enum secret_as { SECRET_HEADER, SECRET_BEARER, SECRET_BASIC, SECRET_QUERY, SECRET_GIT, SECRET_FILE, SECRET_SSH, SECRET_AS };
 const char *secret_as_name(enum secret_as as);
-// "header:X", "query:K", "bearer", "basic", "git", "file". *out_key is owned, NULL for those without one.
+// "header:X", "query:K", "bearer", "basic", "git", "file", "ssh". *out_key is owned, NULL for those without one.
 int secret_as_parse(const char *s, enum secret_as *out, char **out_key, struct err *e) MUST_USE;
 bool secret_name_is(const char *s); // [A-Za-z_][A-Za-z0-9_]{0,63}: it names an environment variable
 
@@ -88,8 +88,11 @@ struct request {
 	const char *method, *path; // NULL method: connection level. path: as in the request line, query allowed
 };
 enum verdict policy_judge(const struct policy *p, const struct request *r, const struct rule **why);
-// TLS to this host is opened: an open rule, a rule with method or path, or a secret is bound to it, and no pass rule.
+// TLS to this host is opened: an open rule, a rule with method or path, or a secret (not an ssh key) is bound to it, and
+// no pass rule.
 bool policy_opens(const struct policy *p, const struct host_name *h, uint16_t port);
+// An ssh key is bound to exactly this host and port.
+bool policy_has_ssh(const struct policy *p, const struct host_name *h, uint16_t port);
 #define FROM_REGISTRIES "preset registries" // how `from` begins in rules of that preset
 // The rule for this host is where the user's own package managers are set up to fetch from: a mirror inside the
 // company's network is meant as it is, so the name may have a private address (never loopback, link-local or metadata).

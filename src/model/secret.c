@@ -12,7 +12,7 @@
 #define PLACEHOLDER_MIN 16 // shorter ones could stand in a request by chance
 #define PLACEHOLDER_MAX 128
 
-static const char *const as_names[] = {"header", "bearer", "basic", "query", "git", "file"};
+static const char *const as_names[] = {"header", "bearer", "basic", "query", "git", "file", "ssh"};
 static_assert(countof(as_names) == SECRET_AS, "a name per place");
 
 // Headers that say where a request goes or where it ends: a value there would not be a credential.
@@ -74,7 +74,7 @@ int secret_as_parse(const char *s, enum secret_as *out, char **out_key, struct e
 		*out_key = colon ? xstrdup(colon + 1) : NULL;
 		return 0;
 	}
-	return err_set(e, ERR_INVALID, "a secret goes as header:NAME, bearer, basic, query:NAME, git or file");
+	return err_set(e, ERR_INVALID, "a secret goes as header:NAME, bearer, basic, query:NAME, git, file or ssh");
 }
 
 void secret_ref_done(struct secret_ref *s)

@@ -6,6 +6,7 @@ import glob
 import json
 import os
 import re
+import shutil
 import signal
 import ssl
 import subprocess
@@ -562,12 +563,16 @@ def test_many_requests_at_once(home, upstream):
 # -- tools ------------------------------------------------------------------------------------------------------------------
 def test_every_tool_believes_the_gate(home):
     """doctor --tls, which leaves nothing behind: no daemon, no directory."""
-    tmp = f"{home.top}/t"
+    tmp, mine = f"{home.top}/t", f"{home.user_home}/.local/bin"
     os.mkdir(tmp)
-    r = home.skep("doctor", "--tls", "--json", env={"TMPDIR": tmp}, timeout=120)
+    # uv is no package of Debian's: as its users have it, in their own home
+    subprocess.run([PYTHON, "-m", "pip", "install", "-q", "--no-deps", "--no-cache-dir", "--target", f"{home.top}/uv", "uv"], check=True)
+    os.makedirs(mine)
+    shutil.copy(f"{home.top}/uv/bin/uv", f"{mine}/uv")
+    r = home.skep("doctor", "--tls", "--json", env={"TMPDIR": tmp, "PATH": f"{mine}:{os.environ['PATH']}"}, timeout=120)
     rows = {t["tool"]: t for t in json.loads(r.out)["tools"]}
     assert [t for t, row in rows.items() if row["installed"] and not row["trusted"]] == [] and r.rc == 0, r.out
-    for tool in ("curl", "git", "python", "openssl", "node", "npm"):
+    for tool in ("curl", "git", "python", "openssl", "node", "npm", "ruby", "uv"):
         assert rows[tool]["installed"], tool
     assert os.listdir(tmp) == []
 

@@ -105,6 +105,44 @@ static void test_flows(void **state)
 	mask_done(&m);
 }
 
+// Who speaks in turns gets the few bytes that could begin a value; the rest of a value that follows is masked all the same.
+static void test_late(void **state)
+{
+	struct mask m;
+	struct secret_value v = {(char *)"S", (char *)"PLACEHOLDER", (uint8_t *)"s3cr3t-Value/with+chars", 23};
+	auto_buf struct buf out = BUF_INIT(4096);
+	(void)state;
+	mask_init(&m, mask_set_new(&v, 1), false);
+	mask_add(&m, "turn s3", 7, false, &out);
+	assert_string_equal(buf_cstr(&out), "turn ");
+	assert_true(mask_holds(&m));
+	mask_late(&m, &out);
+	assert_string_equal(buf_cstr(&out), "turn s3");
+	assert_false(mask_holds(&m));
+	mask_late(&m, &out);
+	mask_add(&m, "c", 1, false, &out); // goes on
+	mask_late(&m, &out);
+	assert_string_equal(buf_cstr(&out), "turn s3c");
+	mask_add(&m, "r3t-Va", 6, false, &out);
+	mask_late(&m, &out); // too much of it
+	assert_string_equal(buf_cstr(&out), "turn s3c");
+	mask_add(&m, "lue/with+chars.", 15, false, &out);
+	assert_string_equal(buf_cstr(&out), "turn s3cPLACEHOLDER.");
+	buf_clear(&out);
+	mask_add(&m, "s3", 2, false, &out);
+	mask_late(&m, &out);
+	mask_add(&m, "x, another s", 12, true, &out);
+	assert_string_equal(buf_cstr(&out), "s3x, another s");
+	mask_done(&m);
+	mask_init(&m, mask_set_new(&v, 1), true);
+	buf_clear(&out);
+	mask_add(&m, "s3c", 3, false, &out);
+	mask_late(&m, &out);
+	mask_add(&m, "r3t-Value/with+chars", 20, true, &out);
+	assert_string_equal(buf_cstr(&out), "s3c********************");
+	mask_done(&m);
+}
+
 static void test_broken_off(void **state)
 {
 	struct mask m;
@@ -161,6 +199,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_forms), cmocka_unit_test(test_cut_off),	    cmocka_unit_test(test_basic),
 		cmocka_unit_test(test_same_length), cmocka_unit_test(test_flows),
+		cmocka_unit_test(test_late),
 		cmocka_unit_test(test_broken_off),  cmocka_unit_test(test_prefix_of_another),
 		cmocka_unit_test(test_text),	    cmocka_unit_test(test_password),
 	};
