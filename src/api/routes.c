@@ -3,6 +3,7 @@
 #include "api/code.h"
 #include "api/layers.h"
 #include "api/net.h"
+#include "api/review.h"
 #include "api/server.h"
 
 #include "base/mem.h"
@@ -488,6 +489,11 @@ const struct route api_routes[] = {
 	{"POST", "/v1/sandboxes/{}/snapshots", true, post_snapshot},
 	{"POST", "/v1/sandboxes/{}/rollback", true, post_rollback},
 	{"POST", "/v1/sandboxes/{}/fork", true, post_fork},
+	{"POST", "/v1/sandboxes/{}/diff", true, post_diff},
+	{"POST", "/v1/sandboxes/{}/apply", true, post_apply},
+	{"POST", "/v1/sandboxes/{}/dismiss", true, post_dismiss},
+	{"POST", "/v1/sandboxes/{}/undo", true, post_undo},
+	{"POST", "/v1/sandboxes/{}/export", true, post_export},
 	{"GET", "/v1/snapshots", false, get_snapshots},
 	{"GET", "/v1/snapshots/{}", false, get_snapshot},
 	{"DELETE", "/v1/snapshots/{}", false, delete_snapshot},

@@ -126,8 +126,9 @@ int delta_put_fd(struct delta_out *o, const char *path, int fd, struct err *e)
 			continue;
 		if (n < 0)
 			return err_sys(e, "read %s", path);
-		wire_u32(&o->b, (uint32_t)n); // in front of the bytes that are there already
-		o->b.n += (size_t)n;
+		for (int i = 0; i < 4; i++) // as wire_u32, which would end what it wrote with a zero
+			p[i] = (char)(n >> 8 * i);
+		o->b.n += 4 + (size_t)n;
 		sum += (uint64_t)n;
 		// what grows while it is read must end somewhere
 		if (!n || sum > (uint64_t)before.st_size)

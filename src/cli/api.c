@@ -85,6 +85,12 @@ int api_do(struct api *a, const char *method, const char *path, const char *body
 	return call_simple(a, method, path, body, &r, e);
 }
 
+int api_raw(struct api *a, const char *path, const char *body, struct http_reply *out, struct err *e)
+{
+	struct http_request rq = {.method = "POST", .path = path, .body = body, .body_len = strlen(body), .reply_max = API_LONG};
+	return call(a, &rq, out, e);
+}
+
 int api_bytes(struct api *a, const char *path, struct http_reply *out, struct err *e)
 {
 	return call_simple(a, "GET", path, NULL, out, e);

@@ -18,6 +18,9 @@ void api_close(struct api *a);
 json_t *api_json(struct api *a, const char *method, const char *path, const char *body,
 		 struct err *e) MUST_USE; // owned
 int api_do(struct api *a, const char *method, const char *path, const char *body, struct err *e) MUST_USE;
+#define API_LONG (1u << 30) // bytes of an answer that may be long
+// An answer that is not one JSON value.
+int api_raw(struct api *a, const char *path, const char *body, struct http_reply *out, struct err *e) MUST_USE; // POST
 int api_bytes(struct api *a, const char *path, struct http_reply *out, struct err *e) MUST_USE;
 
 // "PREFIX/ID/SUFFIX" with ID encoded. SUFFIX may be NULL or carry a query. Owned.

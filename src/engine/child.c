@@ -186,6 +186,20 @@ static json_t *last_line(const struct buf *b)
 	return n > at ? json_read(p + at, n - at, &ignored) : NULL;
 }
 
+// The first of the paths it names, with the reason.
+static void add_refused(const json_t *list, struct err *e)
+{
+	struct err said = *e;
+	auto_buf struct buf b = BUF_INIT(sizeof e->msg / 2);
+	size_t i, n = list ? json_array_size(list) : 0;
+	for (i = 0; i < n && i < 3; i++) {
+		const json_t *r = json_array_get(list, i);
+		buf_fmt(&b, "%s%s: %s", i ? "; " : " (", json_str(r, "path"), json_str(r, "why"));
+	}
+	if (i)
+		err_set(e, said.kind, "%s%s%s", said.msg, buf_cstr(&b), n > i ? "; \xe2\x80\xa6)" : ")");
+}
+
 json_t *child_json(const struct child_end *end, const char *program, struct err *e)
 {
 	json_t *o = last_line(end->out);
@@ -196,10 +210,13 @@ json_t *child_json(const struct child_end *end, const char *program, struct err 
 	const json_t *fail = o ? json_object_get(o, "error") : NULL;
 	if (o && !fail && !end->status)
 		return o;
-	if (fail)
+	if (fail) {
 		err_set(e, err_kind_parse(json_str(fail, "kind")), "%s", json_str(fail, "message"));
-	else
+		add_refused(json_object_get(fail, "refused"), e);
+	}
+	else {
 		err_set(e, ERR_SYSTEM, "%s ended without a result (wait status 0x%x)", program, (unsigned)end->status);
+	}
 	json_decref(o);
 	return NULL;
 }

@@ -161,7 +161,7 @@ int http_call(struct http_client *c, const struct http_request *rq, struct http_
 	if (b.overflow)
 		return err_set(e, ERR_LIMIT, "the request is too long");
 	out->raw.max = HTTP_HEAD_MAX;
-	out->body.max = HTTP_BODY_MAX;
+	out->body.max = rq->reply_max ? rq->reply_max : HTTP_BODY_MAX;
 	buf_clear(&out->body);
 	bool ok = !send_all(c, &b, e) && !read_reply(c, out, e);
 	if (!ok || out->head.close)

@@ -15,6 +15,7 @@ struct http_request {
 	const char *method, *path; // path: already encoded
 	const char *body;	   // JSON, or NULL
 	size_t body_len;
+	size_t reply_max;	   // bytes of an answer's body; 0 = HTTP_BODY_MAX
 };
 
 struct http_reply {

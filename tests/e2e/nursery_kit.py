@@ -153,10 +153,10 @@ class Nursery:
             os.makedirs(f"{self.home}/layers/{name}/{d}", mode=0o700, exist_ok=True)
         return f"{self.home}/layers/{name}"
 
-    def job(self, verb, source, to=None, like=None, sealed=False):
+    def job(self, verb, source, to=None, like=None, sealed=False, below=(), base=None):
         """(bytes, files, shared)"""
         source = [source] if isinstance(source, str) else source
-        r = Reader(self.ch.ask("M_LAYER", u8(verb) + strv(source) + s(to) + s(like) + u8(sealed)))
+        r = Reader(self.ch.ask("M_LAYER", u8(verb) + strv(source) + s(to) + s(like) + u8(sealed) + strv(below) + s(base)))
         return r.u64(), r.u64(), r.u64()
 
     def cell(self, layer, lowers=(), n_base=0, base=None, image=None, root=False, warm=False, ws="/w"):

@@ -1,0 +1,471 @@
+// SPDX-License-Identifier: Apache-2.0
+// diff, apply, dismiss, undo, export.
+#include "cli/review.h"
+
+#include "base/fs.h"
+#include "base/jsonw.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "cli/out.h"
+#include "cli/request.h"
+#include "cli/term.h"
+#include "cli/verbs.h"
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define O(member) AT(struct review_opts, member)
+
+static const struct opt diff_opts[] = {
+	FLAG(O(stat), "stat", 0, "files and how many lines, not the changes"),
+	FLAG(O(name_status), "name-status", 0, "one letter and the name of each file"),
+	VALUE(OPT_COUNT, O(context), "unified", 'U', "N", "lines around each change (default 3)"),
+	CHOICE(O(color), "color", 0, "WHEN", "colour the patch", "auto|always|never"),
+	FLAG(O(json), "json", 0, "print JSON: hunks with their ids, risks, the review digest"),
+	OPTS_END,
+};
+
+static const struct opt apply_opts[] = {
+	FLAG(O(patch), "patch", 'p', "ask about each change"),
+	VALUE(OPT_LIST, O(hunks), "hunk", 0, "ID", "only this change (ids: skep diff --json)"),
+	HINTED(OPT_STR, HINT_DIR, O(to), "to", 0, "DIR", "into another directory; nothing leaves the pending set"),
+	VALUE(OPT_LIST, O(accept), "accept", 0, "PATH", "the risks of this file were seen"),
+	FLAG(O(accept_risk), "accept-risk", 0, "the risks of every file were seen"),
+	CHOICE(O(conflicts), "conflicts", 0, "HOW", "what to do with changes the directory made too (default stop)", "stop|skip|markers"),
+	FLAG(O(yes), "yes", 'y', "do not ask"),
+	FLAG(O(json), "json", 0, "print what was done as JSON"),
+	OPTS_END,
+};
+
+static const struct opt dismiss_opts[] = {
+	FLAG(O(patch), "patch", 'p', "ask about each change"),
+	VALUE(OPT_LIST, O(hunks), "hunk", 0, "ID", "only this change"),
+	FLAG(O(yes), "yes", 'y', "do not ask"),
+	OPTS_END,
+};
+
+static const struct opt undo_opts[] = {
+	FLAG(O(json), "json", 0, "print what was done as JSON"),
+	OPTS_END,
+};
+
+static const struct opt export_opts[] = {
+	HINTED(OPT_STR, HINT_FILE, O(export_patch), "patch", 0, "FILE", "write a mail that git am takes; - is stdout"),
+	VALUE(OPT_STR, O(message), "message", 'm', "TEXT", "its subject"),
+	OPTS_END,
+};
+
+void review_place_done(struct review_place *p)
+{
+	free(p->id);
+	free(p->repo);
+	strv_free(p->paths);
+	*p = (struct review_place){0};
+}
+
+// A path as typed here, as one below the workspace.
+static char *path_inside(const char *repo, const char *word, struct err *e)
+{
+	auto_free char *cwd = getcwd(NULL, 0), *full = NULL;
+	size_t n = strlen(repo);
+	if (*word == '/')
+		full = xstrdup(word);
+	else if (cwd && *repo && str_has_prefix(cwd, repo) && (cwd[n] == '/' || !cwd[n]))
+		full = xasprintf("%s/%s", cwd, word);
+	else
+		full = xasprintf("%s/%s", repo, word);
+	auto_buf struct buf out = BUF_INIT(8192);
+	struct str rest = str_of(full), part;
+	while (str_next(&rest, '/', &part)) {
+		if (!part.n || str_is(part, "."))
+			continue;
+		if (str_is(part, "..")) {
+			const char *slash = out.n ? strrchr(out.p, '/') : NULL;
+			out.n = slash ? (size_t)(slash - out.p) : 0;
+			if (out.p)
+				out.p[out.n] = 0;
+			continue;
+		}
+		buf_byte(&out, '/');
+		buf_add(&out, part.p, part.n);
+	}
+	const char *clean = buf_cstr(&out);
+	if (!strcmp(clean, repo))
+		return xstrdup("");
+	if (str_has_prefix(clean, repo) && clean[n] == '/')
+		return xstrdup(clean + n + 1);
+	err_set(e, ERR_INVALID, "%.200s does not lie in the workspace", word);
+	return NULL;
+}
+
+static int take_paths(struct review_place *p, char **words, struct err *e)
+{
+	for (; *words; words++) {
+		auto_free char *path = path_inside(p->repo, *words, e);
+		if (!path)
+			return -1;
+		if (!*path) { // the workspace itself
+			strv_free(p->paths);
+			p->paths = NULL;
+			return 0;
+		}
+		strv_add(&p->paths, path);
+	}
+	return 0;
+}
+
+// The first word is a sandbox if there is one called so, else a path of the default one.
+int review_place(const struct call *c, struct api *a, struct review_place *out, struct err *e)
+{
+	char **words = c->words;
+	auto_free char *path = c->n_words ? api_path("/v1/sandboxes", words[0], NULL) : NULL;
+	json_t *box = path ? api_json(a, "GET", path, NULL, e) : NULL;
+	if (box) {
+		words++;
+	} else if (path && e->kind != ERR_NOT_FOUND) {
+		return -1;
+	} else {
+		struct err first = *e;
+		auto_free char *id = api_default_id(a, e), *found = id ? api_path("/v1/sandboxes", id, NULL) : NULL;
+		box = found ? api_json(a, "GET", found, NULL, e) : NULL;
+		if (!box && path)
+			*e = first;
+		if (!box)
+			return -1;
+	}
+	*out = (struct review_place){.id = xstrdup(json_str(box, "id")), .repo = xstrdup(json_str(box, "repo"))};
+	if (*out->repo != '/') { // a URL: paths are named from the workspace on
+		free(out->repo);
+		out->repo = xstrdup("");
+	}
+	json_decref(box);
+	return take_paths(out, words, e);
+}
+
+static void put_set(struct jsonw *w, const struct review_place *p, char *const *hunks)
+{
+	if (!p->paths && !hunks)
+		return;
+	jw_key(w, "set");
+	jw_open(w, '{');
+	if (p->paths)
+		jw_kstrv(w, "paths", p->paths);
+	if (hunks)
+		jw_kstrv(w, "hunks", hunks);
+	jw_close(w, '}');
+}
+
+static int ask(struct api *a, const struct review_place *p, const char *verb, const struct buf *body, struct http_reply *out, struct err *e)
+{
+	auto_free char *path = api_path("/v1/sandboxes", p->id, verb);
+	return api_raw(a, path, buf_cstr((struct buf *)body), out, e);
+}
+
+static int ask_diff(struct api *a, const struct review_place *p, const struct review_opts *o, const char *format, bool text,
+		    struct http_reply *out, struct err *e)
+{
+	auto_buf struct buf body = BUF_INIT(8 << 20);
+	struct jsonw w = {.b = &body};
+	jw_open(&w, '{');
+	jw_kstr(&w, "format", format);
+	jw_kbool(&w, "text", text);
+	if (o->context != OPT_UNSET)
+		jw_ku64(&w, "context", o->context);
+	put_set(&w, p, o->hunks);
+	jw_close(&w, '}');
+	return ask(a, p, "diff", &body, out, e);
+}
+
+// Lines of JSON become one value: all but the last in a list, the last with its member beside it.
+static json_t *join_lines(const struct buf *b, const char *list, struct err *e)
+{
+	auto_buf struct buf all = BUF_INIT(API_LONG);
+	size_t n = b->n;
+	while (n && b->p[n - 1] == '\n')
+		n--;
+	size_t at = n;
+	while (at && b->p[at - 1] != '\n')
+		at--;
+	buf_fmt(&all, "{\"%s\":[", list);
+	for (size_t i = 0; i < at; i++)
+		buf_byte(&all, b->p[i] != '\n' ? b->p[i] : i + 1 < at ? ',' : ' ');
+	buf_str(&all, "],");
+	if (n > at + 1)
+		buf_add(&all, b->p + at + 1, n - at - 1); // without its brace
+	else
+		buf_byte(&all, '}');
+	return json_read(buf_cstr(&all), all.n, e);
+}
+
+json_t *review_ask_diff(struct api *a, const struct review_place *p, const struct review_opts *o, bool text, struct err *e)
+{
+	auto_http_reply struct http_reply r = {0};
+	return ask_diff(a, p, o, "json", text, &r, e) ? NULL : join_lines(&r.body, "changes", e);
+}
+
+json_t *review_do(struct api *a, const struct review_place *p, const struct review_opts *o, const char *verb, const struct review_choice *x,
+		  struct err *e)
+{
+	auto_buf struct buf body = BUF_INIT(8 << 20);
+	auto_http_reply struct http_reply r = {0};
+	struct jsonw w = {.b = &body};
+	mode_t mask = umask(0);
+	umask(mask);
+	jw_open(&w, '{');
+	jw_kstr(&w, "digest", x->digest);
+	if (x->all && !p->paths) {
+		jw_key(&w, "set");
+		jw_raw(&w, "{\"all\":true}");
+	} else {
+		put_set(&w, p, x->hunks);
+	}
+	if (!strcmp(verb, "apply")) {
+		jw_ku64(&w, "umask", mask);
+		jw_kstr(&w, "to", o->to);
+		jw_kstr(&w, "conflicts", o->conflicts);
+		jw_kbool(&w, "accept_risk", o->accept_risk);
+		if (x->accept)
+			jw_kstrv(&w, "accept", x->accept);
+	}
+	jw_close(&w, '}');
+	return ask(a, p, verb, &body, &r, e) ? NULL : join_lines(&r.body, "steps", e);
+}
+
+static const json_t *summary_of(const json_t *diff)
+{
+	return json_object_get(diff, "summary");
+}
+
+static bool is_nothing(const json_t *diff)
+{
+	return !json_array_size(json_object_get(diff, "changes"));
+}
+
+static int diff_text(const struct call *c, struct api *a, const struct review_place *p, const struct review_opts *o)
+{
+	struct err e;
+	auto_http_reply struct http_reply r = {0};
+	const char *format = o->stat ? "stat" : o->name_status ? "name-status" : "patch";
+	if (ask_diff(a, p, o, format, true, &r, &e))
+		return out_fail(c, &e);
+	struct screen *s = screen_open(o->color);
+	if (o->stat || o->name_status) {
+		screen_patch(s, r.body.p, r.body.n);
+		return screen_close(s);
+	}
+	auto_buf struct buf risks = BUF_INIT(1 << 20);
+	auto_json json_t *diff = screen_is_terminal(s) ? review_ask_diff(a, p, o, false, &e) : NULL;
+	if (diff)
+		show_risks(&risks, json_object_get(diff, "changes"));
+	screen_text(s, buf_cstr(&risks));
+	screen_patch(s, r.body.p, r.body.n);
+	return screen_close(s);
+}
+
+static int diff_run(const struct call *c)
+{
+	const struct review_opts *o = c->opts;
+	struct err e;
+	struct review_place p = {0};
+	auto_api struct api a = API_CLOSED;
+	if (api_open(&a, &e) || review_place(c, &a, &p, &e)) {
+		review_place_done(&p);
+		return out_fail(c, &e);
+	}
+	int status;
+	if (o->json) {
+		auto_json json_t *diff = review_ask_diff(&a, &p, o, true, &e);
+		status = diff ? out_json(diff) : out_fail(c, &e);
+	} else {
+		status = diff_text(c, &a, &p, o);
+	}
+	review_place_done(&p);
+	return status;
+}
+
+static void count(struct buf *b, uint64_t n, const char *what)
+{
+	buf_fmt(b, "%llu %s%s", (unsigned long long)n, what, n == 1 ? "" : "s");
+}
+
+// What a person is shown before it happens.
+static bool agree(const json_t *diff, const struct review_place *p, const struct review_opts *o, const char *verb)
+{
+	auto_buf struct buf b = BUF_INIT(1 << 20);
+	const json_t *s = summary_of(diff);
+	show_risks(&b, json_object_get(diff, "changes"));
+	buf_fmt(&b, "%s ", verb);
+	count(&b, json_u64(s, "files"), "file");
+	buf_str(&b, ", ");
+	count(&b, json_u64(s, "hunks"), "change");
+	if (!strcmp(verb, "apply")) {
+		buf_str(&b, " to ");
+		out_text(&b, o->to ? o->to : p->repo);
+	}
+	buf_str(&b, "? [y/N] ");
+	return term_ask_yes(buf_cstr(&b));
+}
+
+static int tell_applied(const json_t *done, const struct review_place *p, const struct review_opts *o)
+{
+	auto_buf struct buf b = BUF_INIT(64 << 10);
+	const json_t *r = json_object_get(done, "result");
+	size_t i, written = 0;
+	json_t *s;
+	json_array_foreach(json_object_get(done, "steps"), i, s) written += strcmp(json_str(s, "did"), "mkdir") && strcmp(json_str(s, "did"), "rmdir");
+	count(&b, written, "file");
+	buf_str(&b, " changed in ");
+	out_text(&b, o->to ? o->to : p->repo);
+	if (!o->to)
+		buf_fmt(&b, " (skep undo %s takes it back)", p->id);
+	buf_byte(&b, '\n');
+	json_array_foreach(json_object_get(r, "skipped"), i, s)
+	{
+		buf_str(&b, "left out, the directory changed it too: ");
+		out_text(&b, json_string_value(s) ? json_string_value(s) : "?");
+		buf_byte(&b, '\n');
+	}
+	return out_flush(&b);
+}
+
+static int apply_all(const struct call *c, struct api *a, const struct review_place *p, const struct review_opts *o)
+{
+	struct err e;
+	auto_json json_t *diff = review_ask_diff(a, p, o, false, &e);
+	if (!diff)
+		return out_fail(c, &e);
+	if (is_nothing(diff)) {
+		auto_buf struct buf b = BUF_INIT(256);
+		buf_str(&b, "nothing is pending\n");
+		return out_flush(&b);
+	}
+	if (!o->yes && isatty(STDIN_FILENO) && isatty(STDERR_FILENO) && !agree(diff, p, o, "apply"))
+		return 1;
+	struct review_choice x = {.all = !o->hunks, .hunks = o->hunks, .accept = o->accept, .digest = json_str(summary_of(diff), "digest")};
+	auto_json json_t *done = review_do(a, p, o, "apply", &x, &e);
+	if (!done)
+		return out_fail(c, &e);
+	return o->json ? out_json(done) : tell_applied(done, p, o);
+}
+
+static int dismiss_all(const struct call *c, struct api *a, const struct review_place *p, const struct review_opts *o)
+{
+	struct err e;
+	auto_json json_t *diff = review_ask_diff(a, p, o, false, &e);
+	if (!diff)
+		return out_fail(c, &e);
+	if (is_nothing(diff))
+		return 0;
+	if (!o->yes && isatty(STDIN_FILENO) && isatty(STDERR_FILENO) && !agree(diff, p, o, "dismiss"))
+		return 1;
+	struct review_choice x = {.all = !o->hunks, .hunks = o->hunks, .digest = json_str(summary_of(diff), "digest")};
+	auto_json json_t *done = review_do(a, p, o, "dismiss", &x, &e);
+	return done ? 0 : out_fail(c, &e);
+}
+
+static int apply_or_dismiss(const struct call *c, bool dismiss)
+{
+	struct review_opts o = *(const struct review_opts *)c->opts;
+	struct err e;
+	struct review_place p = {0};
+	auto_api struct api a = API_CLOSED;
+	auto_free char *to = o.to ? request_path("--to ", o.to, &e) : NULL;
+	o.context = OPT_UNSET;
+	if ((o.to && !to) || api_open(&a, &e) || review_place(c, &a, &p, &e)) {
+		review_place_done(&p);
+		return out_fail(c, &e);
+	}
+	o.to = to;
+	int status = o.patch ? review_patch_mode(c, &a, &p, &o, dismiss) : dismiss ? dismiss_all(c, &a, &p, &o) : apply_all(c, &a, &p, &o);
+	review_place_done(&p);
+	return status;
+}
+
+static int apply_run(const struct call *c)
+{
+	return apply_or_dismiss(c, false);
+}
+
+static int dismiss_run(const struct call *c)
+{
+	return apply_or_dismiss(c, true);
+}
+
+static int undo_run(const struct call *c)
+{
+	const struct review_opts *o = c->opts;
+	struct err e;
+	auto_api struct api a = API_CLOSED;
+	auto_http_reply struct http_reply r = {0};
+	auto_free char *path = api_path("/v1/sandboxes", c->words[0], "undo");
+	if (api_open(&a, &e) || api_raw(&a, path, "{}", &r, &e))
+		return out_fail(c, &e);
+	auto_json json_t *done = join_lines(&r.body, "steps", &e);
+	if (!done)
+		return out_fail(c, &e);
+	if (o->json)
+		return out_json(done);
+	auto_buf struct buf b = BUF_INIT(256);
+	count(&b, json_array_size(json_object_get(done, "steps")), "step");
+	buf_str(&b, " taken back\n");
+	return out_flush(&b);
+}
+
+static int write_out(const char *file, const struct buf *b, struct err *e)
+{
+	if (!strcmp(file, "-"))
+		return fs_write_all(STDOUT_FILENO, b->p, b->n, e);
+	auto_fd int fd = fs_open(AT_FDCWD, file, O_WRONLY | O_CREAT | O_TRUNC, 0666, e);
+	return fd < 0 || fs_write_all(fd, b->p, b->n, e) ? -1 : 0;
+}
+
+static int export_run(const struct call *c)
+{
+	const struct review_opts *o = c->opts;
+	struct err e;
+	struct review_place p = {0};
+	auto_api struct api a = API_CLOSED;
+	auto_http_reply struct http_reply r = {0};
+	auto_buf struct buf body = BUF_INIT(1 << 20);
+	struct jsonw w = {.b = &body};
+	if (!o->export_patch) {
+		err_set(&e, ERR_INVALID, "say what: --patch FILE");
+		return out_usage(c, &e);
+	}
+	int rc = api_open(&a, &e) || review_place(c, &a, &p, &e);
+	if (!rc) {
+		jw_open(&w, '{');
+		jw_kstr(&w, "subject", o->message);
+		put_set(&w, &p, NULL);
+		jw_close(&w, '}');
+		rc = ask(&a, &p, "export", &body, &r, &e) || write_out(o->export_patch, &r.body, &e);
+	}
+	review_place_done(&p);
+	return rc ? out_fail(c, &e) : 0;
+}
+
+#define REVIEW_VERB(verb, words, text, more, min)             \
+	const struct cmd cmd_##verb = {                       \
+		.name = #verb,                                \
+		.args = words,                                \
+		.help = text,                                 \
+		.notes = more,                                \
+		.opts = verb##_opts,                          \
+		.opts_size = sizeof(struct review_opts),      \
+		.min_words = min,                             \
+		.max_words = -1,                              \
+		.tail = -1,                                   \
+		.hint = HINT_SANDBOX,                         \
+		.run = verb##_run,                            \
+	}
+
+REVIEW_VERB(diff, "[ID] [PATH...]", "show what a sandbox changed: exactly what apply would do now",
+	    "The patch can be given to git apply. Changes of the directory itself since are merged into it.", 0);
+REVIEW_VERB(apply, "[ID] [PATH...]", "take changes of a sandbox into the real directory",
+	    "All of them, those of some paths, single ones (--hunk), or asked one by one (-p). Either all of it lands or\n"
+	    "nothing. Files that other programs run or trust must be accepted by name.", 0);
+REVIEW_VERB(dismiss, "[ID] [PATH...]", "put files of a sandbox back to what they were", NULL, 0);
+REVIEW_VERB(undo, "ID", "take the last apply back", "Refused where the directory has changed since.", 1);
+REVIEW_VERB(export, "[ID] [PATH...]", "write the changes of a sandbox to a file", NULL, 0);

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Review on the command line.
+//
+//   review.c       the verbs diff, apply, dismiss, undo, export
+//   review_ask.c   -p: change by change
+//   review_show.c  patches on a terminal: colour, pager, nothing that could move the cursor
+#pragma once
+#include "base/json.h"
+#include "cli/api.h"
+#include "cli/opt.h"
+
+struct review_opts {
+	bool json, stat, name_status, patch, yes, accept_risk;
+	const char *to, *color, *conflicts, *export_patch, *message;
+	char **hunks, **accept;
+	uint64_t context;
+};
+
+// Which sandbox, and which of its paths. Owned.
+struct review_place {
+	char *id, *repo; // repo: "" when it has no directory here
+	char **paths;	 // below the workspace; NULL = all
+};
+int review_place(const struct call *c, struct api *a, struct review_place *out, struct err *e) MUST_USE;
+void review_place_done(struct review_place *p);
+
+// {"changes":[...],"summary":{...}} of what is pending. text: with the lines of the changes.
+json_t *review_ask_diff(struct api *a, const struct review_place *p, const struct review_opts *o, bool text, struct err *e) MUST_USE;
+// What is to be done with which changes.
+struct review_choice {
+	bool all;
+	char **hunks, **accept; // borrowed
+	const char *digest;
+};
+json_t *review_do(struct api *a, const struct review_place *p, const struct review_opts *o, const char *verb, const struct review_choice *x,
+		  struct err *e) MUST_USE; // its result
+
+// review_show.c
+struct screen; // where a long text goes: through a pager, if somebody looks
+struct screen *screen_open(const char *color); // color: auto, always, never
+bool screen_is_terminal(const struct screen *s);
+void screen_patch(struct screen *s, const char *p, size_t n); // a unified diff
+void screen_text(struct screen *s, const char *text);	    // a line of ours, harmless already
+int screen_close(struct screen *s);			    // exit status
+
+void show_risks(struct buf *b, const json_t *changes); // one line each
+void show_hunk(struct buf *b, const json_t *change, const json_t *hunk, bool colour);
+
+// review_ask.c: exit status
+int review_patch_mode(const struct call *c, struct api *a, const struct review_place *p, const struct review_opts *o, bool dismiss);
