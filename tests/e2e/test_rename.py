@@ -310,6 +310,23 @@ def test_nested(home, base):
     assert int(r.line) == len(os.listdir(f"{base}/d"))
 
 
+def test_directories_of_an_image(home, skep, busybox):
+    """busybox copies where rename fails; the inode tells that it did not have to."""
+    top = f"{home.top}/rootfs"
+    os.makedirs(f"{top}/bin")
+    shutil.copy(busybox, f"{top}/bin/busybox")
+    for name in ("sh", "mv", "stat"):
+        os.symlink("busybox", f"{top}/bin/{name}")
+    for d in ("etc", "dev", "proc", "tmp", "opt/app/lib"):
+        os.makedirs(f"{top}/{d}")
+    with open(f"{top}/opt/app/lib/x", "w", encoding="utf-8") as f:
+        f.write("x")
+    skep("image", "import", top, "--name", "tiny").ok()
+    sid = home.new("--image", "tiny", "--root")
+    r = skep("exec", sid, "--", "sh", "-ec", "stat -c %i /opt/app/lib/x; mv /opt/app /opt/new; mv /opt /srv; stat -c %i /srv/new/lib/x").ok()
+    assert len(set(r.out.split())) == 1, r.out
+
+
 # --- in the middle ---
 
 @pytest.mark.parametrize("point", ("move.entry:kill:4", "move.entry:fail:4", "move.copy:kill:9", "move.copy:fail:9"))
