@@ -151,6 +151,8 @@ static int read_paths(struct pin *p, struct err *e)
 	auto_buf struct buf b = BUF_INIT(256u << 20);
 	if (fs_read_fd(STDIN_FILENO, &b, e))
 		return err_wrap(e, "paths on standard input");
+	if (pin_scan_index(p, e))
+		return -1;
 	for (char *s = b.p; s && s < b.p + b.n; s += strlen(s) + 1)
 		if (*s)
 			pathlist_add(&p->paths, s);
@@ -217,7 +219,7 @@ static int run(struct pin *p, bool git, struct buf *out, struct err *e)
 
 int repo_pin(const struct repo_args *a, struct buf *out, struct err *e)
 {
-	struct pin p = {.args = a, .shadow = -1, .base_fd = -1};
+	struct pin p = {.args = a, .shadow = -1, .base_fd = -1, .staged = BUF_INIT(1024u << 20)};
 	struct err why;
 	gitdir_init(&p.g);
 	p.base_fd = fs_open(AT_FDCWD, a->dir, O_RDONLY | O_DIRECTORY, 0, e);
@@ -226,7 +228,7 @@ int repo_pin(const struct repo_args *a, struct buf *out, struct err *e)
 	gitconfig_done(&p.config);
 	pathlist_done(&p.paths);
 	pathlist_done(&p.gone);
-	pathlist_done(&p.unmerged);
+	buf_done(&p.staged);
 	free(p.index);
 	free(p.head);
 	strv_free(p.skipped);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes P: the tree of the index, and over it the files that differ, in one stream to git fast-import. Files are opened
+// Writes P: HEAD, and over it what differs in index and work tree, in one stream to git fast-import. Files are opened
 // beneath the work tree without following links, and judged by descriptor.
 #include "workspace/pin_int.h"
 
@@ -18,7 +18,7 @@
 
 #define TRIES 3 // of a file that changes while it is read
 
-static void quote(struct buf *b, const char *path)
+void pin_quote(struct buf *b, const char *path)
 {
 	buf_byte(b, '"');
 	for (; *path; path++) {
@@ -41,7 +41,7 @@ static int remove_path(int in, const char *path, struct err *e)
 {
 	auto_buf struct buf b = BUF_INIT(64u << 10);
 	buf_str(&b, "D ");
-	quote(&b, path);
+	pin_quote(&b, path);
 	buf_byte(&b, '\n');
 	return feed(in, &b, e);
 }
@@ -57,7 +57,7 @@ static int put_head(int in, const char *mode, const char *path, uint64_t size, s
 {
 	auto_buf struct buf b = BUF_INIT(64u << 10);
 	buf_fmt(&b, "M %s inline ", mode);
-	quote(&b, path);
+	pin_quote(&b, path);
 	buf_fmt(&b, "\ndata %llu\n", (unsigned long long)size);
 	return feed(in, &b, e);
 }
@@ -140,6 +140,7 @@ static int put(struct pin *p, int in, const char *path, struct err *e)
 	return 0; // the last one that was read stays
 }
 
+// HEAD's tree, over it what the index has, over that what the work tree has.
 static int put_all(struct pin *p, int in, const char *tree, struct err *e)
 {
 	auto_buf struct buf b = BUF_INIT(4096);
@@ -147,7 +148,7 @@ static int put_all(struct pin *p, int in, const char *tree, struct err *e)
 		(unsigned long long)(clock_unix_ms() / 1000));
 	if (tree)
 		buf_fmt(&b, "M 040000 %s \"\"\n", tree);
-	if (feed(in, &b, e))
+	if (feed(in, &b, e) || (p->staged.n && feed(in, &p->staged, e)))
 		return -1;
 	for (size_t i = 0; i < p->gone.n; i++)
 		if (remove_path(in, p->gone.v[i], e))
@@ -158,43 +159,14 @@ static int put_all(struct pin *p, int in, const char *tree, struct err *e)
 	return fs_write_all(in, "\ndone\n", 6, e);
 }
 
-// A conflict has no place in a tree; the work tree's file has.
-static int drop_unmerged(struct pin *p, struct err *e)
-{
-	auto_git struct git_run g;
-	auto_buf struct buf b = BUF_INIT(256u << 20);
-	for (size_t i = 0; i < p->unmerged.n; i++)
-		buf_add(&b, p->unmerged.v[i], strlen(p->unmerged.v[i]) + 1);
-	auto_fd int in = git_stdin(b.p, b.n, e);
-	if (in < 0)
-		return -1;
-	pin_git(p, &g);
-	g.in = in;
-	g.tree = p->args->dir;
-	git_args(&g, "update-index", "--force-remove", "-z", "--stdin", NULL);
-	return git_must(&g, e);
-}
-
-static int index_tree(struct pin *p, char **out, struct err *e)
-{
-	auto_git struct git_run g;
-	if (p->unmerged.n && drop_unmerged(p, e))
-		return -1;
-	pin_git(p, &g);
-	git_args(&g, "write-tree", "--missing-ok", NULL);
-	if (git_must(&g, e))
-		return -1;
-	*out = xstrdup(git_output(&g));
-	return 0;
-}
-
 static int import(struct pin *p, const char *tree, struct err *e)
 {
 	int in;
 	auto_git struct git_run g;
 	struct err ended;
 	pin_git(p, &g);
-	git_args(&g, "fast-import", "--quiet", "--force", NULL);
+	// Always a pack: to write an object by itself would renew the time of the host's where it has the same one.
+	git_args(&g, "-c", "fastimport.unpackLimit=0", "fast-import", "--quiet", "--force", NULL);
 	if (git_open(&g, &in, e))
 		return -1;
 	int rc = put_all(p, in, tree, e);
@@ -206,16 +178,21 @@ static int import(struct pin *p, const char *tree, struct err *e)
 	return rc;
 }
 
+static int tree_of(struct pin *p, const char *rev, char **out, struct err *e)
+{
+	auto_git struct git_run g;
+	pin_git(p, &g);
+	git_args(&g, "rev-parse", "--verify", rev, NULL);
+	if (git_must(&g, e))
+		return -1;
+	*out = xstrdup(git_output(&g));
+	return 0;
+}
+
 int pin_store(struct pin *p, char **out_tree, struct err *e)
 {
 	auto_free char *tree = NULL;
-	auto_git struct git_run g;
-	pin_git(p, &g);
-	if (index_tree(p, &tree, e) || fault(FAULT_PIN_STORE, e) || import(p, tree, e))
+	if (p->head && tree_of(p, "HEAD^{tree}", &tree, e))
 		return -1;
-	git_args(&g, "rev-parse", "--verify", PIN_REF "^{tree}", NULL);
-	if (git_must(&g, e))
-		return -1;
-	*out_tree = xstrdup(git_output(&g));
-	return 0;
+	return fault(FAULT_PIN_STORE, e) || import(p, tree, e) ? -1 : tree_of(p, PIN_REF "^{tree}", out_tree, e);
 }

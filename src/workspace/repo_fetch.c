@@ -146,20 +146,33 @@ static int init_mirror(const char *dir, unsigned hex, struct err *e)
 	return git_must(&g, e) || fault(FAULT_FETCH_INIT, e) ? -1 : 0;
 }
 
-// Branches and tags; another ref, or a commit, only when it is asked for: some servers keep hundreds of thousands.
-static int update(const struct repo_url *u, const char *dir, const char *ref, int lock, struct err *e)
+static int get(const struct repo_url *u, const char *dir, const char *one, const char *two, int lock, struct err *e)
 {
 	auto_git struct git_run g;
 	remote_init(&g, u, dir, lock);
 	g.relay = true;
-	git_args(&g, "fetch", "--progress", "--prune", "--no-tags", "--force", "--no-write-fetch-head", "--no-recurse-submodules", "--no-auto-gc", "--update-shallow",
-		 "--", u->clean, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", NULL);
-	auto_free char *also = ref && is_full_id(ref) ? xasprintf("+%s:refs/skep/%s", ref, ref) : ref && gitref_is_name(ref) ? xasprintf("+%s:%s", ref, ref) : NULL;
-	if (also && !str_has_prefix(ref, "refs/heads/") && !str_has_prefix(ref, "refs/tags/"))
-		git_arg(&g, also);
+	git_args(&g, "fetch", "--progress", "--no-tags", "--force", "--no-write-fetch-head", "--no-recurse-submodules", "--no-auto-gc", NULL);
+	if (two)
+		git_arg(&g, "--prune");
+	git_args(&g, "--", u->clean, one, two, NULL);
 	if (git_start(&g, e))
 		return -1;
 	return g.status ? remote_failed(&g, u, e) : 0;
+}
+
+// Branches and tags; another ref, or a commit that is in none of them, only when it is asked for: some servers keep
+// hundreds of thousands.
+static int update(const struct repo_url *u, const char *dir, const char *ref, int lock, struct err *e)
+{
+	if (get(u, dir, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", lock, e))
+		return -1;
+	if (!ref || str_has_prefix(ref, "refs/heads/") || str_has_prefix(ref, "refs/tags/"))
+		return 0;
+	bool id = is_full_id(ref);
+	if (!id && !gitref_is_name(ref))
+		return 0;
+	auto_free char *spec = id ? xasprintf("+%s:refs/skep/%s", ref, ref) : xasprintf("+%s:%s", ref, ref);
+	return id && has_commit(dir, ref) ? 0 : get(u, dir, spec, NULL, lock, e);
 }
 
 static int set_head(const char *dir, const char *head, const struct gitrefs *r, struct err *e)

@@ -37,7 +37,7 @@ static void settings(struct git_run *g, const struct checkout *c)
 	bool web = str_has_prefix(c->url, "http");
 	auto_free char *storage = xasprintf("lfs.storage=%s/lfs", c->repo), *remote = xasprintf("remote.origin.url=%s", c->url);
 	auto_free char *url = web ? xasprintf("lfs.url=%s%s/info/lfs", c->url, str_has_suffix(c->url, ".git") ? "" : ".git") : xasprintf("lfs.url=%s", c->url);
-	git_args(g, "-c", storage, "-c", remote, "-c", url, NULL);
+	git_args(g, "-c", storage, "-c", remote, "-c", url, "-c", "lfs.transfer.maxretries=2", NULL);
 }
 
 // NULL, or why the files stay what they are in the repository: pointers.

@@ -7,6 +7,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -119,6 +120,18 @@ static int write_pointer(struct tree *t, const char *path, const char *git, stru
 	return fs_mkdirs(t->dir.fd, dir, 0755, e) || fs_write(t->dir.fd, file, text, strlen(text), 0644, e) ? -1 : 0;
 }
 
+// As `git submodule init` leaves it.
+static int register_module(struct tree *t, const struct checkout *c, const struct module *m, const char *url, struct err *e)
+{
+	auto_buf struct buf b = BUF_INIT(16u << 10);
+	auto_free char *file = xasprintf("git/ws/%s/config", c->git), *key = xasprintf("submodule.%s.url", m->name);
+	auto_free char *active = xasprintf("submodule.%s.active", m->name);
+	auto_fd int fd = fs_open_beneath(t->dir.fd, file, O_WRONLY | O_APPEND, 0, e);
+	gitconfig_add(&b, active, "true");
+	gitconfig_add(&b, key, url);
+	return fd < 0 ? -1 : fs_write_all(fd, b.p, b.n, e);
+}
+
 // Fetches it into its own mirror and checks it out. What the remote refuses is left out: the rest is of use without it.
 static int get(struct tree *t, const struct checkout *c, const struct module *m, struct repo_url *u, const char *commit, int depth, struct err *e)
 {
@@ -138,7 +151,7 @@ static int get(struct tree *t, const struct checkout *c, const struct module *m,
 	}
 	fetched_done(&f);
 	struct checkout sub = {.repo = repo, .commit = commit, .url = u->clean, .git = git, .path = path, .worktree = worktree};
-	return checkout_one(t, &sub, depth + 1, e) || write_pointer(t, path, git, e) ? -1 : 0;
+	return checkout_one(t, &sub, depth + 1, e) || write_pointer(t, path, git, e) || register_module(t, c, m, u->clean, e) ? -1 : 0;
 }
 
 static int one(struct tree *t, const struct checkout *c, const struct module *m, int depth, struct err *e)
