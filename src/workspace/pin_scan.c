@@ -17,9 +17,11 @@ static void ask_caller(char **excludes, bool *converts)
 	auto_git struct git_run g;
 	const char *home = getenv("HOME"), *xdg = getenv("XDG_CONFIG_HOME");
 	if (home || xdg)
-		*excludes = xdg && *xdg ? xasprintf("%s/git/ignore", xdg) : xasprintf("%s/.config/git/ignore", home ? home : "");
+		*excludes = xdg && *xdg ? xasprintf("%s/git/ignore", xdg)
+					: xasprintf("%s/.config/git/ignore", home ? home : "");
 	git_init(&g, GIT_CALLER, NULL);
-	git_args(&g, "-C", "/", "config", "--null", "--type=path", "--get-regexp", "^core\\.(excludesfile|autocrlf|eol)$", NULL);
+	git_args(&g, "-C", "/", "config", "--null", "--type=path", "--get-regexp",
+		 "^core\\.(excludesfile|autocrlf|eol)$", NULL);
 	if (git_start(&g, &e) || g.status)
 		return;
 	for (char *p = g.out.p, *end = p ? p + g.out.n : NULL, *next; p && p < end; p = next) {
@@ -98,14 +100,16 @@ static void take_entry(struct pin *p, char *entry)
 	}
 }
 
-// dirty: what a submodule's work tree has is not looked at, since that would be a git with the submodule's configuration.
+// dirty: what a submodule's work tree has is not looked at, since that would be a git with the submodule's
+// configuration.
 static int status(struct pin *p, const char *excludes, struct err *e)
 {
 	auto_git struct git_run g;
 	auto_free char *ignore = xasprintf("core.excludesFile=%s", excludes ? excludes : "/dev/null");
 	pin_git(p, &g);
 	g.tree = p->args->dir;
-	git_args(&g, "-c", ignore, "status", "--porcelain=v2", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=dirty", NULL);
+	git_args(&g, "-c", ignore, "status", "--porcelain=v2", "-z", "--untracked-files=all", "--no-renames",
+		 "--ignore-submodules=dirty", NULL);
 	if (git_start(&g, e))
 		return -1;
 	if (g.status)
@@ -120,10 +124,12 @@ static int status(struct pin *p, const char *excludes, struct err *e)
 // ":mH mI hH hI X" and the path
 int pin_scan_index(struct pin *p, struct err *e)
 {
-	static const char *const empty[] = {"4b825dc642cb6eb9a060e54bf8d69288fbee4904", "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321"};
+	static const char *const empty[] = {"4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+					    "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321"};
 	auto_git struct git_run g;
 	pin_git(p, &g);
-	git_args(&g, "diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", "--ignore-submodules=dirty", p->head ? p->head : empty[p->config.hex == 64], NULL);
+	git_args(&g, "diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev",
+		 "--ignore-submodules=dirty", p->head ? p->head : empty[p->config.hex == 64], NULL);
 	if (git_must(&g, e))
 		return -1;
 	for (char *s = g.out.p, *end = s ? s + g.out.n : NULL, *next; s && s < end; s = next) {
@@ -188,8 +194,10 @@ static void compare(struct pin *p, const struct pathlist *files, char *sizes)
 		struct str line = {sizes, next ? (size_t)(next - sizes) : strlen(sizes)};
 		struct stat st;
 		uint64_t size;
-		if (!str_to_u64(line, 0, UINT64_MAX, &size) && !fstatat(p->base_fd, files->v[i], &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode) &&
-		    (uint64_t)st.st_size != size && !(known.n && bsearch(&files->v[i], known.v, known.n, sizeof *known.v, by_bytes)))
+		if (!str_to_u64(line, 0, UINT64_MAX, &size) &&
+		    !fstatat(p->base_fd, files->v[i], &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode) &&
+		    (uint64_t)st.st_size != size &&
+		    !(known.n && bsearch(&files->v[i], known.v, known.n, sizeof *known.v, by_bytes)))
 			pathlist_add(&found, files->v[i]);
 		sizes = next ? next + 1 : NULL;
 	}

@@ -86,7 +86,8 @@ static int put_body(int fd, int in, uint64_t size, bool *whole, struct err *e)
 static bool is_still(int fd, const struct stat *was)
 {
 	struct stat st;
-	return !fstat(fd, &st) && st.st_size == was->st_size && st.st_mtim.tv_sec == was->st_mtim.tv_sec && st.st_mtim.tv_nsec == was->st_mtim.tv_nsec;
+	return !fstat(fd, &st) && st.st_size == was->st_size && st.st_mtim.tv_sec == was->st_mtim.tv_sec &&
+	       st.st_mtim.tv_nsec == was->st_mtim.tv_nsec;
 }
 
 // 1 stored, 0 changed while it was read, -1.
@@ -97,7 +98,8 @@ static int put_file(struct pin *p, int in, const char *path, int fd, const struc
 		skip(p, path, "longer than what is recorded");
 		return remove_path(in, path, e) ? -1 : 1;
 	}
-	if (put_head(in, st->st_mode & 0100 ? "100755" : "100644", path, (uint64_t)st->st_size, e) || put_body(fd, in, (uint64_t)st->st_size, &whole, e))
+	if (put_head(in, st->st_mode & 0100 ? "100755" : "100644", path, (uint64_t)st->st_size, e) ||
+	    put_body(fd, in, (uint64_t)st->st_size, &whole, e))
 		return -1;
 	return whole && is_still(fd, st);
 }
@@ -108,7 +110,10 @@ static int put_link(int in, const char *path, int fd, struct err *e)
 	ssize_t n = readlinkat(fd, "", target, sizeof target);
 	if (n < 0)
 		return err_sys(e, "%s", path);
-	return put_head(in, "120000", path, (uint64_t)n, e) || fs_write_all(in, target, (size_t)n, e) || fs_write_all(in, "\n", 1, e) ? -1 : 1;
+	return put_head(in, "120000", path, (uint64_t)n, e) || fs_write_all(in, target, (size_t)n, e) ||
+			       fs_write_all(in, "\n", 1, e)
+		       ? -1
+		       : 1;
 }
 
 // What is there: a file or a link as it is; nothing, or anything else, as nothing.
@@ -144,7 +149,9 @@ static int put(struct pin *p, int in, const char *path, struct err *e)
 static int put_all(struct pin *p, int in, const char *tree, struct err *e)
 {
 	auto_buf struct buf b = BUF_INIT(4096);
-	buf_fmt(&b, "feature done\ncommit " PIN_REF "\nmark :1\ncommitter skep <skep@localhost> %llu +0000\ndata 3\npin\ndeleteall\n",
+	buf_fmt(&b,
+		"feature done\ncommit " PIN_REF
+		"\nmark :1\ncommitter skep <skep@localhost> %llu +0000\ndata 3\npin\ndeleteall\n",
 		(unsigned long long)(clock_unix_ms() / 1000));
 	if (tree)
 		buf_fmt(&b, "M 040000 %s \"\"\n", tree);
@@ -174,7 +181,8 @@ static int import(struct pin *p, const char *tree, struct err *e)
 	if (git_finish(&g, &ended))
 		return rc ? -1 : (*e = ended, -1);
 	if (g.status) // it says better than a broken pipe what was wrong
-		return err_set(e, strstr(buf_cstr(&g.err), "No space left") ? ERR_LIMIT : ERR_SYSTEM, "git fast-import: %.300s", git_said(&g));
+		return err_set(e, strstr(buf_cstr(&g.err), "No space left") ? ERR_LIMIT : ERR_SYSTEM,
+			       "git fast-import: %.300s", git_said(&g));
 	return rc;
 }
 
