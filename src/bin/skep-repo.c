@@ -25,8 +25,20 @@ static const char usage[] =
 	"       skep-repo --help | --faults\n"
 	"Started by skepd. --url - reads the URL from standard input.\n";
 
-enum { OPT_URL = 1, OPT_INTO = 2, OPT_REF = 4, OPT_REPO = 8, OPT_COMMIT = 16, OPT_DIR = 32, OPT_OBJECTS = 64, OPT_SHADOW = 128,
-       OPT_REPOS = 256, OPT_HOST = 512, OPT_ALTERNATES = 1024, OPT_PATHS = 2048 };
+enum {
+	OPT_URL = 1,
+	OPT_INTO = 2,
+	OPT_REF = 4,
+	OPT_REPO = 8,
+	OPT_COMMIT = 16,
+	OPT_DIR = 32,
+	OPT_OBJECTS = 64,
+	OPT_SHADOW = 128,
+	OPT_REPOS = 256,
+	OPT_HOST = 512,
+	OPT_ALTERNATES = 1024,
+	OPT_PATHS = 2048
+};
 
 static const struct verb {
 	const char *name;
@@ -34,7 +46,8 @@ static const struct verb {
 	int (*run)(const struct repo_args *a, struct buf *out, struct err *e);
 } verbs[] = {
 	{"fetch", OPT_URL | OPT_INTO, OPT_REF, repo_fetch},
-	{"checkout", OPT_REPO | OPT_COMMIT | OPT_INTO, OPT_URL | OPT_REF | OPT_HOST | OPT_REPOS | OPT_OBJECTS, repo_checkout},
+	{"checkout", OPT_REPO | OPT_COMMIT | OPT_INTO, OPT_URL | OPT_REF | OPT_HOST | OPT_REPOS | OPT_OBJECTS,
+	 repo_checkout},
 	{"gitlayer", OPT_DIR | OPT_INTO, OPT_OBJECTS | OPT_ALTERNATES, repo_gitlayer},
 	{"pin", OPT_DIR | OPT_SHADOW, OPT_PATHS | OPT_ALTERNATES, repo_pin},
 	{"copy", OPT_DIR | OPT_INTO, OPT_OBJECTS | OPT_ALTERNATES, repo_copy},
@@ -68,9 +81,15 @@ static unsigned set(struct repo_args *a, const char *name, char *value)
 		unsigned bit;
 		const char **to;
 	} options[] = {
-		{"--url", OPT_URL, &a->url},		 {"--into", OPT_INTO, &a->into},       {"--ref", OPT_REF, &a->ref},
-		{"--repo", OPT_REPO, &a->repo},		 {"--commit", OPT_COMMIT, &a->commit}, {"--dir", OPT_DIR, &a->dir},
-		{"--objects", OPT_OBJECTS, &a->objects}, {"--shadow", OPT_SHADOW, &a->shadow}, {"--repos", OPT_REPOS, &a->repos},
+		{"--url", OPT_URL, &a->url},
+		{"--into", OPT_INTO, &a->into},
+		{"--ref", OPT_REF, &a->ref},
+		{"--repo", OPT_REPO, &a->repo},
+		{"--commit", OPT_COMMIT, &a->commit},
+		{"--dir", OPT_DIR, &a->dir},
+		{"--objects", OPT_OBJECTS, &a->objects},
+		{"--shadow", OPT_SHADOW, &a->shadow},
+		{"--repos", OPT_REPOS, &a->repos},
 	};
 	for (size_t i = 0; i < countof(options); i++)
 		if (!strcmp(name, options[i].name)) {

@@ -13,15 +13,34 @@
 #include <unistd.h>
 
 const char *const gitdir_own_files[] = {
-	"HEAD",		"index",	    "config.worktree", "ORIG_HEAD",	   "MERGE_HEAD",	"MERGE_MSG",
-	"MERGE_MODE",	"MERGE_RR",	    "AUTO_MERGE",      "CHERRY_PICK_HEAD", "REVERT_HEAD",	"REBASE_HEAD",
-	"SQUASH_MSG",	"BISECT_LOG",	    "BISECT_NAMES",    "BISECT_TERMS",	   "BISECT_START",	"BISECT_EXPECTED_REV",
-	"BISECT_ANCESTORS_OK", "BISECT_FIRST_PARENT", "logs/HEAD",     "info/sparse-checkout", NULL,
+	"HEAD",
+	"index",
+	"config.worktree",
+	"ORIG_HEAD",
+	"MERGE_HEAD",
+	"MERGE_MSG",
+	"MERGE_MODE",
+	"MERGE_RR",
+	"AUTO_MERGE",
+	"CHERRY_PICK_HEAD",
+	"REVERT_HEAD",
+	"REBASE_HEAD",
+	"SQUASH_MSG",
+	"BISECT_LOG",
+	"BISECT_NAMES",
+	"BISECT_TERMS",
+	"BISECT_START",
+	"BISECT_EXPECTED_REV",
+	"BISECT_ANCESTORS_OK",
+	"BISECT_FIRST_PARENT",
+	"logs/HEAD",
+	"info/sparse-checkout",
+	NULL,
 };
 const char *const gitdir_own_dirs[] = {"rebase-merge", "rebase-apply", "sequencer", NULL};
 const char *const gitdir_shared_files[] = {
-	"config",	 "packed-refs", "shallow", "objects/info/alternates", "info/exclude", "info/attributes", "info/grafts",
-	"logs/refs/stash", "reftable/tables.list", NULL,
+	"config",	   "packed-refs", "shallow",	     "objects/info/alternates", "info/exclude",
+	"info/attributes", "info/grafts", "logs/refs/stash", "reftable/tables.list",	NULL,
 };
 
 void gitdir_init(struct gitdir *g)
@@ -167,7 +186,8 @@ static int follow_linked(struct gitdir *g, const char *commondir, struct err *e)
 	*slash = 0;
 	auto_free char *tree = gitdir_resolve(g->dir, back);
 	if (!tree || !same_dir(tree, g->base_fd))
-		return refuse(e, g->base, "the repository it names does not point back here (git worktree repair mends that)");
+		return refuse(e, g->base,
+			      "the repository it names does not point back here (git worktree repair mends that)");
 	g->linked = true;
 	g->common_fd = fs_open(AT_FDCWD, g->common, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, e);
 	return g->common_fd < 0 ? -1 : 0;
@@ -222,7 +242,8 @@ static int check_whole(struct gitdir *g, struct err *e)
 		auto_fd int fd = fs_open_beneath(g->common_fd, dirs[i], O_PATH | O_DIRECTORY, 0, e);
 		if (fd >= 0)
 			continue;
-		auto_free char *why = xasprintf("%s is %s", dirs[i], e->sys == ELOOP ? "a symbolic link" : "not a directory of its own");
+		auto_free char *why = xasprintf("%s is %s", dirs[i],
+						e->sys == ELOOP ? "a symbolic link" : "not a directory of its own");
 		return refuse(e, g->base, why);
 	}
 	return 0;
@@ -260,7 +281,9 @@ int gitdir_open(const char *base, struct gitdir *out, struct err *e)
 	if (g.base_fd < 0)
 		return -1;
 	g.base = xstrdup(base);
-	int rc = fstatat(g.base_fd, ".git", &st, AT_SYMLINK_NOFOLLOW) ? (errno == ENOENT ? 0 : err_sys(e, "%s/.git", base)) : 1;
+	int rc = fstatat(g.base_fd, ".git", &st, AT_SYMLINK_NOFOLLOW)
+			 ? (errno == ENOENT ? 0 : err_sys(e, "%s/.git", base))
+			 : 1;
 	if (rc > 0 && find(&g, st.st_mode, e))
 		rc = -1;
 	if (rc <= 0)

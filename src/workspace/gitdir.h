@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the git directory of a work tree is. The work tree may be hostile: no symbolic link is followed inside a .git, and
-// a .git *file* (linked worktree, submodule) only when what it points at points back to this very directory. A hostile
-// directory can write any pointer, but not into the repository it would like to show itself as.
+// Where the git directory of a work tree is. The work tree may be hostile: no symbolic link is followed inside a
+// .git, and a .git *file* (linked worktree, submodule) only when what it points at points back to this very
+// directory. A hostile directory can write any pointer, but not into the repository it would like to show itself as.
 #pragma once
 #include "base/buf.h"
 #include "base/err.h"
 
 struct gitdir {
-	char *base;	       // the work tree
-	char *dir, *common;    // absolute; common is where objects, refs and config are: dir but for a linked worktree
+	char *base;	    // the work tree
+	char *dir, *common; // absolute; common is where objects, refs and config are: dir but for a linked worktree
 	int base_fd, dir_fd, common_fd;
-	bool linked;	       // a linked worktree
-	bool file;	       // .git is a file
+	bool linked; // a linked worktree
+	bool file;   // .git is a file
 };
 
-// base: absolute and resolved. 1: out is filled; 0: no .git there; -1: there is one that is not followed, and e says why.
+// base: absolute and resolved. 1: out is filled; 0: no .git there; -1: there is one that is not followed, and e says
+// why.
 int gitdir_open(const char *base, struct gitdir *out, struct err *e) MUST_USE;
 void gitdir_close(struct gitdir *g); // safe on a zeroed or half made one that gitdir_init touched
 void gitdir_init(struct gitdir *g);
@@ -30,5 +31,5 @@ char *gitdir_resolve(const char *dir, const char *path);
 extern const char *const gitdir_own_files[];	// of dir
 extern const char *const gitdir_own_dirs[];	// of dir: state of a rebase or a sequence, flat
 extern const char *const gitdir_shared_files[]; // of common
-#define GITDIR_DEPTH 32		// levels below refs/ and of submodules in submodules
-#define GITDIR_CONFIG (1u << 20) // bytes of a config file
+#define GITDIR_DEPTH 32				// levels below refs/ and of submodules in submodules
+#define GITDIR_CONFIG (1u << 20)		// bytes of a config file

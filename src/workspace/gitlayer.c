@@ -23,11 +23,13 @@ struct making {
 	struct gitlayer *l;
 };
 
-static int make_repository(struct making *m, const struct gitdir *g, const char *path, const char *worktree, struct err *e);
+static int make_repository(struct making *m, const struct gitdir *g, const char *path, const char *worktree,
+			   struct err *e);
 
 int gitlayer_frame(int git, char *const *alternates, struct err *e)
 {
-	static const char *const dirs[] = {"objects/info", "objects/pack", "refs/heads", "refs/tags", "hooks", "info", "logs"};
+	static const char *const dirs[] = {"objects/info", "objects/pack", "refs/heads", "refs/tags",
+					   "hooks",	   "info",	   "logs"};
 	auto_buf struct buf b = BUF_INIT(256u << 10);
 	for (size_t i = 0; i < countof(dirs); i++)
 		if (fs_mkdirs(git, dirs[i], 0755, e))
@@ -70,7 +72,8 @@ static int write_pointer(struct making *m, const struct gitdir *sub, const char 
 {
 	struct err why;
 	auto_buf struct buf b = BUF_INIT(8 << 10);
-	auto_free char *up = way_up(rel, path), *text = xasprintf("gitdir: %s\n", up), *file = xasprintf("%s/.git", rel);
+	auto_free char *up = way_up(rel, path), *text = xasprintf("gitdir: %s\n", up),
+		       *file = xasprintf("%s/.git", rel);
 	if (gitdir_read(sub->base_fd, ".git", &b, &why) > 0 && !strcmp(buf_cstr(&b), text))
 		return 0;
 	return fs_mkdirs(m->ws, rel, 0755, e) || fs_write(m->ws, file, text, strlen(text), 0644, e) ? -1 : 0;
@@ -137,7 +140,8 @@ static int make_modules(struct making *m, const char *dir, const char *path, int
 		return 0;
 	}
 	while (!rc && (ent = readdir(d))) {
-		if (ent->d_name[0] == '.' || fstatat(dirfd(d), ent->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISDIR(st.st_mode))
+		if (ent->d_name[0] == '.' || fstatat(dirfd(d), ent->d_name, &st, AT_SYMLINK_NOFOLLOW) ||
+		    !S_ISDIR(st.st_mode))
 			continue;
 		auto_free char *sub = xasprintf("%s/%s", dir, ent->d_name), *at = xasprintf("%s/%s", path, ent->d_name);
 		auto_free char *head = xasprintf("%s/HEAD", sub);
@@ -181,8 +185,9 @@ static int fill(struct making *m, const struct gitdir *g, int git, const char *w
 	char **places = NULL;
 	int rc = write_config(g, git, worktree, &c, e);
 	if (!rc)
-		rc = gitfiles_objects(g, m->l, &places, e) || gitlayer_frame(git, places, e) || fault(FAULT_LAYER_FILES, e) ||
-				     gitfiles_copy(g, git, c.reftable, e) || write_refs(m, g, git, &c, e)
+		rc = gitfiles_objects(g, m->l, &places, e) || gitlayer_frame(git, places, e) ||
+				     fault(FAULT_LAYER_FILES, e) || gitfiles_copy(g, git, c.reftable, e) ||
+				     write_refs(m, g, git, &c, e)
 			     ? -1
 			     : 0;
 	strv_free(places);
@@ -190,7 +195,8 @@ static int fill(struct making *m, const struct gitdir *g, int git, const char *w
 	return rc;
 }
 
-static int make_repository(struct making *m, const struct gitdir *g, const char *path, const char *worktree, struct err *e)
+static int make_repository(struct making *m, const struct gitdir *g, const char *path, const char *worktree,
+			   struct err *e)
 {
 	auto_free char *modules = xasprintf("%s/modules", g->dir), *at = xasprintf("%s/modules", path);
 	if (fs_mkdirs(m->ws, path, 0755, e))

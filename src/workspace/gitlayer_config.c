@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The config of a private .git: an allowlist. git itself parses the host's file, from a pipe, so that no include counts.
+// The config of a private .git: an allowlist. git itself parses the host's file, from a pipe, so that no include
+// counts.
 #include "workspace/gitlayer_int.h"
 
 #include "base/mem.h"
@@ -12,19 +13,70 @@
 
 // Patterns of keys as git prints them: section and name in lower case. None of them names a command or a file to read.
 static const char *const kept[] = {
-	"core.filemode", "core.ignorecase", "core.precomposeunicode", "core.symlinks", "core.autocrlf", "core.eol", "core.safecrlf",
-	"core.quotepath", "core.abbrev", "core.whitespace", "core.commentchar", "core.protecthfs", "core.protectntfs",
-	"core.logallrefupdates", "core.sparsecheckout", "core.sparsecheckoutcone", "core.bigfilethreshold", "core.repositoryformatversion",
-	"core.sharedrepository", "core.checkroundtripencoding", "index.version", "index.sparse",
-	"extensions.objectformat", "extensions.compatobjectformat", "extensions.refstorage", "extensions.partialclone", "extensions.noop",
-	"remote.*.url", "remote.*.pushurl", "remote.*.fetch", "remote.*.push", "remote.*.tagopt", "remote.*.prune", "remote.*.promisor",
-	"remote.*.partialclonefilter", "remote.pushdefault",
-	"branch.*.remote", "branch.*.merge", "branch.*.rebase", "branch.*.pushremote", "branch.*.description", "branch.autosetupmerge",
-	"branch.autosetuprebase", "branch.sort",
-	"submodule.*.url", "submodule.*.active", "submodule.*.update", "submodule.*.branch", "submodule.*.ignore", "submodule.active",
-	"submodule.*.fetchrecursesubmodules", "submodule.recurse",
-	"user.name", "user.email", "pull.rebase", "pull.ff", "push.default", "push.autosetupremote", "merge.conflictstyle", "merge.ff",
-	"rebase.autosquash", "rebase.autostash", "fetch.prune", "init.defaultbranch",
+	"core.filemode",
+	"core.ignorecase",
+	"core.precomposeunicode",
+	"core.symlinks",
+	"core.autocrlf",
+	"core.eol",
+	"core.safecrlf",
+	"core.quotepath",
+	"core.abbrev",
+	"core.whitespace",
+	"core.commentchar",
+	"core.protecthfs",
+	"core.protectntfs",
+	"core.logallrefupdates",
+	"core.sparsecheckout",
+	"core.sparsecheckoutcone",
+	"core.bigfilethreshold",
+	"core.repositoryformatversion",
+	"core.sharedrepository",
+	"core.checkroundtripencoding",
+	"index.version",
+	"index.sparse",
+	"extensions.objectformat",
+	"extensions.compatobjectformat",
+	"extensions.refstorage",
+	"extensions.partialclone",
+	"extensions.noop",
+	"remote.*.url",
+	"remote.*.pushurl",
+	"remote.*.fetch",
+	"remote.*.push",
+	"remote.*.tagopt",
+	"remote.*.prune",
+	"remote.*.promisor",
+	"remote.*.partialclonefilter",
+	"remote.pushdefault",
+	"branch.*.remote",
+	"branch.*.merge",
+	"branch.*.rebase",
+	"branch.*.pushremote",
+	"branch.*.description",
+	"branch.autosetupmerge",
+	"branch.autosetuprebase",
+	"branch.sort",
+	"submodule.*.url",
+	"submodule.*.active",
+	"submodule.*.update",
+	"submodule.*.branch",
+	"submodule.*.ignore",
+	"submodule.active",
+	"submodule.*.fetchrecursesubmodules",
+	"submodule.recurse",
+	"user.name",
+	"user.email",
+	"pull.rebase",
+	"pull.ff",
+	"push.default",
+	"push.autosetupremote",
+	"merge.conflictstyle",
+	"merge.ff",
+	"rebase.autosquash",
+	"rebase.autostash",
+	"fetch.prune",
+	"init.defaultbranch",
 };
 
 static bool is_kept(const char *key)
@@ -57,7 +109,8 @@ static size_t userinfo_end(const struct buf *b, size_t i)
 // A name alone is a login for ssh, but may be a token for http.
 static bool is_credential(const struct buf *b, size_t i, size_t at)
 {
-	bool http = (i >= 4 && !strncasecmp(b->p + i - 4, "http", 4)) || (i >= 5 && !strncasecmp(b->p + i - 5, "https", 5));
+	bool http =
+		(i >= 4 && !strncasecmp(b->p + i - 4, "http", 4)) || (i >= 5 && !strncasecmp(b->p + i - 5, "https", 5));
 	return http || memchr(b->p + i + 3, ':', at - i - 3);
 }
 
@@ -162,7 +215,7 @@ static int strip_one(const char *text, bool core, struct buf *out, struct gitcon
 	git_args(&g, "config", "--file", "-", "--no-includes", "--null", "--list", NULL);
 	if (git_must(&g, e))
 		return err_wrap(e, "the config of the repository");
-	for (char *p = g.out.p, *end = p + g.out.n; p && p < end; ) {
+	for (char *p = g.out.p, *end = p + g.out.n; p && p < end;) {
 		char *next = p + strlen(p) + 1;
 		take_pair(found, core, out, p);
 		p = next;

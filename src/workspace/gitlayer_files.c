@@ -18,8 +18,9 @@
 
 #define TEXT_MAX (4u << 20) // of one text file
 #define LOG_MAX (1u << 20)  // of a reflog, its end counts
-#define DIR_FILES 2000	    // of the state of a rebase
-#define ALTERNATES_DEPTH 5  // as git has it
+#define INDEX_MAX (4LL << 30)
+#define DIR_FILES 2000	   // of the state of a rebase
+#define ALTERNATES_DEPTH 5 // as git has it
 
 static int make_parent(int git, const char *name, struct err *e)
 {
@@ -69,6 +70,8 @@ int gitfiles_index(int from, const char *name, int to, const char *as, enum inde
 		return why.sys == ENOENT ? 0 : (*e = why, -1);
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
 		return err_set(e, ERR_INVALID, "%s of the repository is not a regular file", name);
+	if (st.st_size > INDEX_MAX)
+		return err_set(e, ERR_LIMIT, "%s of the repository is longer than any that is used", name);
 	struct timespec t = {.tv_sec = st.st_mtim.tv_sec, .tv_nsec = time == INDEX_EXACT ? st.st_mtim.tv_nsec : 0};
 	return repo_copy_fd(fd, to, as, 0644, t, e);
 }
@@ -120,9 +123,11 @@ static int copy_own(const char *name, const struct gitdir *g, int git, struct er
 
 static int copy_shared(const char *name, const struct gitdir *g, int git, struct err *e)
 {
-	if (!strcmp(name, "config") || !strcmp(name, "packed-refs") || !strcmp(name, "objects/info/alternates") || !strcmp(name, "reftable/tables.list"))
+	if (!strcmp(name, "config") || !strcmp(name, "packed-refs") || !strcmp(name, "objects/info/alternates") ||
+	    !strcmp(name, "reftable/tables.list"))
 		return 0; // made anew, or copied with their directory
-	return str_has_prefix(name, "logs/") ? copy_log(g->common_fd, name, git, e) : copy_text(g->common_fd, name, git, e);
+	return str_has_prefix(name, "logs/") ? copy_log(g->common_fd, name, git, e)
+					     : copy_text(g->common_fd, name, git, e);
 }
 
 // The tables are binary and immutable; the list that names them is replaced by rename.
@@ -209,7 +214,8 @@ static void read_alternates(const char *objects, char ***out)
 	}
 }
 
-static void add_objects(const struct gitdir *g, struct gitlayer *l, const char *path, int depth, char ***seen, char ***places)
+static void add_objects(const struct gitdir *g, struct gitlayer *l, const char *path, int depth, char ***seen,
+			char ***places)
 {
 	char **next = NULL;
 	if (has(*seen, path))
@@ -217,7 +223,8 @@ static void add_objects(const struct gitdir *g, struct gitlayer *l, const char *
 	strv_add(seen, path);
 	if (l->n_mounts == GITLAYER_MOUNTS || depth > ALTERNATES_DEPTH || strpbrk(path, "\t\n"))
 		return skip(l, path, "too many places that objects are borrowed from");
-	auto_free char *place = xasprintf("%s/%u", l->objects, l->n_mounts++), *mount = xasprintf("%s\t%s", path, place);
+	auto_free char *place = xasprintf("%s/%u", l->objects, l->n_mounts++),
+		       *mount = xasprintf("%s\t%s", path, place);
 	strv_add(&l->mounts, mount);
 	strv_add(places, place);
 	read_alternates(path, &next);
@@ -229,7 +236,8 @@ static void add_objects(const struct gitdir *g, struct gitlayer *l, const char *
 		if (is_shown(g, l, *n))
 			add_objects(g, l, *n, depth + 1, seen, places);
 		else
-			skip(l, *n, "objects are borrowed from outside the directory, and it is not allowed to be seen");
+			skip(l, *n,
+			     "objects are borrowed from outside the directory, and it is not allowed to be seen");
 	}
 	strv_free(next);
 }

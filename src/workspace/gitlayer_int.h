@@ -5,17 +5,19 @@
 
 // gitlayer_config.c: the keys that are kept, credentials taken out of URLs.
 struct gitconfig {
-	char *worktree;	     // core.worktree as the host has it
+	char *worktree;			 // core.worktree as the host has it
 	bool reftable, sparse, converts; // converts: line ends may differ between repository and work tree
-	unsigned hex;	     // digits of an object id: 40 or 64
+	unsigned hex;			 // digits of an object id: 40 or 64
 };
-// Appends the private form of the host's config texts (NULL: absent) to out. worktree: the core.worktree to set, or NULL.
-int gitconfig_strip(char *const texts[2], const char *worktree, struct buf *out, struct gitconfig *found, struct err *e) MUST_USE;
+// Appends the private form of the host's config texts (NULL: absent) to out. worktree: the core.worktree to set, or
+// NULL.
+int gitconfig_strip(char *const texts[2], const char *worktree, struct buf *out, struct gitconfig *found,
+		    struct err *e) MUST_USE;
 // The same of what decides how a work tree is read, and nothing else: for a repository of ours that looks at it.
 int gitconfig_core(char *const texts[2], struct buf *out, struct gitconfig *found, struct err *e) MUST_USE;
 void gitconfig_done(struct gitconfig *c);
 void gitconfig_add(struct buf *out, const char *key, const char *value); // key: section[.sub].name
-void url_scrub(struct buf *text); // user:password@ goes from every URL in it
+void url_scrub(struct buf *text);					 // user:password@ goes from every URL in it
 
 // gitlayer_refs.c: every ref of a repository, loose ones over packed ones.
 struct gitref {

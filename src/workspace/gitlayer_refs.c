@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Refs are read without git: the directory may be hostile, and there may be thousands of them. Loose refs go over packed
-// ones; all of them become one packed-refs file, however they were kept.
+// Refs are read without git: the directory may be hostile, and there may be thousands of them. Loose refs go over
+// packed ones; all of them become one packed-refs file, however they were kept.
 #include "workspace/gitlayer_int.h"
 
 #include "base/fs.h"
@@ -27,8 +27,8 @@ bool gitref_is_name(const char *name)
 	size_t n = strlen(name);
 	if (!str_has_prefix(name, "refs/") || n > 1024 || name[n - 1] == '/' || name[n - 1] == '.')
 		return false;
-	if (strstr(name, "..") || strstr(name, "//") || strstr(name, "@{") || strstr(name, "/.") || strstr(name, ".lock/") ||
-	    str_has_suffix(name, ".lock"))
+	if (strstr(name, "..") || strstr(name, "//") || strstr(name, "@{") || strstr(name, "/.") ||
+	    strstr(name, ".lock/") || str_has_suffix(name, ".lock"))
 		return false;
 	for (const unsigned char *p = (const unsigned char *)name; *p; p++)
 		if (*p < 33 || *p == 127 || strchr("~^:?*[\\", *p))
@@ -42,7 +42,8 @@ void gitrefs_add(struct gitrefs *r, const char *name, const char *id, const char
 		r->cap = r->cap ? r->cap * 2 : 64;
 		r->list = xrealloc(r->list, r->cap * sizeof *r->list);
 	}
-	r->list[r->n] = (struct gitref){xstrdup(name), id ? xstrdup(id) : NULL, peeled ? xstrdup(peeled) : NULL, target ? xstrdup(target) : NULL, r->n};
+	r->list[r->n] = (struct gitref){xstrdup(name), id ? xstrdup(id) : NULL, peeled ? xstrdup(peeled) : NULL,
+					target ? xstrdup(target) : NULL, r->n};
 	r->n++;
 }
 
@@ -170,7 +171,8 @@ static int read_loose(struct gitrefs *r, int dir, const char *file, const char *
 
 static bool is_own(const char *name)
 {
-	return str_has_prefix(name, "refs/bisect/") || str_has_prefix(name, "refs/worktree/") || str_has_prefix(name, "refs/rewritten/");
+	return str_has_prefix(name, "refs/bisect/") || str_has_prefix(name, "refs/worktree/") ||
+	       str_has_prefix(name, "refs/rewritten/");
 }
 
 enum whose { REFS_ALL, REFS_SHARED, REFS_OWN };
@@ -202,7 +204,8 @@ static int walk(struct gitrefs *r, int parent, const char *name, enum whose whos
 int gitrefs_read(const struct gitdir *g, unsigned hex, struct gitrefs *out, struct err *e)
 {
 	struct gitrefs r = {.hex = hex};
-	if (read_packed(g->common_fd, &r, e) || walk(&r, g->common_fd, "refs", g->linked ? REFS_SHARED : REFS_ALL, 0, e) ||
+	if (read_packed(g->common_fd, &r, e) ||
+	    walk(&r, g->common_fd, "refs", g->linked ? REFS_SHARED : REFS_ALL, 0, e) ||
 	    (g->linked && walk(&r, g->dir_fd, "refs", REFS_OWN, 0, e))) {
 		gitrefs_done(&r);
 		return -1;

@@ -24,7 +24,7 @@ struct mark {
 struct gitwatch {
 	char *path;
 	struct mark m;
-	bool hint;  // a directory whose own times only tell that nothing came into it or left it: no part of the state
+	bool hint; // a directory whose own times only tell that nothing came into it or left it: no part of the state
 	size_t under; // 1 + the hint that vouches for this absent file, or 0
 };
 
@@ -38,14 +38,15 @@ static struct mark look(const char *path)
 	struct stat st;
 	if (lstat(path, &st))
 		return (struct mark){0};
-	return (struct mark){st.st_dev, st.st_ino, (uint64_t)st.st_size, ns_of(st.st_mtim), ns_of(st.st_ctim), st.st_mode};
+	return (struct mark){st.st_dev,		st.st_ino,	   (uint64_t)st.st_size,
+			     ns_of(st.st_mtim), ns_of(st.st_ctim), st.st_mode};
 }
 
 // Takes path. The mark is of before anything behind it is read.
 static void add(struct gitstate *s, char *path)
 {
 	if (s->n == WATCH_MAX) {
-		s->fleeting = true;
+		s->crowded = true;
 		free(path);
 		return;
 	}
@@ -60,7 +61,7 @@ static void add_all(struct gitstate *s, const char *dir, size_t hint, const char
 {
 	for (; *names; names++) {
 		add(s, xasprintf("%s/%s", dir, *names));
-		if (!s->fleeting && !s->watch[s->n - 1].m.mode && !strchr(*names, '/'))
+		if (!s->crowded && !s->watch[s->n - 1].m.mode && !strchr(*names, '/'))
 			s->watch[s->n - 1].under = hint;
 	}
 }
@@ -97,7 +98,7 @@ static void add_refs(struct gitstate *s, const char *path, int depth)
 	struct dirent *ent;
 	add(s, xstrdup(path));
 	DIR *d = depth < GITDIR_DEPTH && s->n < WATCH_MAX ? list(path) : NULL;
-	while (d && (ent = readdir(d)))
+	while (d && !s->crowded && (ent = readdir(d)))
 		if (is_dir(d, ent)) {
 			auto_free char *below = xasprintf("%s/%s", path, ent->d_name);
 			add_refs(s, below, depth + 1);
@@ -114,7 +115,8 @@ static void add_repository(struct gitstate *s, const char *dir, const char *comm
 	add_all(s, dir, own_hint, gitdir_own_files);
 	add_all(s, dir, own_hint, gitdir_own_dirs);
 	add_all(s, common, hint, gitdir_shared_files);
-	auto_free char *refs = xasprintf("%s/refs", common), *own = xasprintf("%s/refs", dir), *modules = xasprintf("%s/modules", dir);
+	auto_free char *refs = xasprintf("%s/refs", common), *own = xasprintf("%s/refs", dir),
+		       *modules = xasprintf("%s/modules", dir);
 	add_refs(s, refs, 0);
 	if (strcmp(dir, common))
 		add_refs(s, own, 0);
@@ -127,7 +129,7 @@ static void add_modules(struct gitstate *s, const char *dir, int depth)
 	struct dirent *ent;
 	add(s, xstrdup(dir));
 	DIR *d = depth < GITDIR_DEPTH && s->n < WATCH_MAX ? list(dir) : NULL;
-	while (d && (ent = readdir(d))) {
+	while (d && !s->crowded && (ent = readdir(d))) {
 		if (!is_dir(d, ent))
 			continue;
 		auto_free char *sub = xasprintf("%s/%s", dir, ent->d_name), *head = xasprintf("%s/HEAD", sub);
@@ -161,7 +163,7 @@ static void make_key(struct gitstate *s, uint64_t now)
 		sha256_add(&h, w->path, strlen(w->path) + 1);
 		sha256_add(&h, &w->m, sizeof w->m);
 		if (is_young(&w->m, now))
-			s->fleeting = true;
+			s->young = true;
 	}
 	sha256_end_hex(&h, s->key);
 }
@@ -181,7 +183,7 @@ int gitstate_read(const char *base, struct gitstate *out, struct err *e)
 		s.watch[0].m.mtime = s.watch[0].m.ctime = s.watch[0].m.size = 0; // lock files come and go in it
 	int rc = gitdir_open(base, &g, &why);
 	if (rc < 0) {
-		s.fleeting = true; // it may be mended on the other side
+		s.young = true; // it may be mended on the other side
 		if (fmt_to(s.why, sizeof s.why, "%s", why.msg))
 			s.why[0] = 0;
 	}
@@ -217,7 +219,7 @@ bool gitstate_same(const struct gitstate *s)
 {
 	size_t good = 0; // 1 + the hint that held last: it stands before those it vouches for
 	size_t good2 = 0;
-	if (s->fleeting || !s->n)
+	if (s->young || s->crowded || !s->n)
 		return false;
 	for (size_t i = 0; i < s->n; i++) {
 		const struct gitwatch *w = &s->watch[i];

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Has the git state of a directory changed? For skepd, which keeps private git directories (gitlayer.h) by key and asks on
-// every creation: stat calls only, as many as there are directories of refs, whatever the size of the work tree.
+// Has the git state of a directory changed? For skepd, which keeps private git directories (gitlayer.h) by key and
+// asks on every creation: stat calls only, as many as there are directories of refs, whatever the size of the work
+// tree.
 //
-// A key stands for one state of everything a private .git is made of: HEAD, index, config, packed and loose refs, shallow,
-// alternates, excludes, a merge or rebase in progress, and the same of every submodule. Times are part of it, so no two
-// states share a key. git replaces files by rename, so the directories of refs tell about the refs in them.
+// A key stands for one state of everything a private .git is made of: HEAD, index, config, packed and loose refs,
+// shallow, alternates, excludes, a merge or rebase in progress, and the same of every submodule. Times are part of
+// it, so no two states share a key. git replaces files by rename, so the directories of refs tell about the refs in
+// them.
 #pragma once
 #include "base/err.h"
 #include "base/sha256.h"
@@ -15,12 +17,13 @@
 struct gitwatch; // one path and what stat said
 
 struct gitstate {
-	bool git;	       // there is a repository that is followed; see why
-	char why[504];	       // "" or the reason for which a .git that is there is not followed
-	char key[SHA256_HEX];  // "" when there is no repository
+	bool git;	      // there is a repository that is followed; see why
+	char why[504];	      // "" or the reason for which a .git that is there is not followed
+	char key[SHA256_HEX]; // "" when there is no repository
 	struct gitwatch *watch;
 	size_t n, cap;
-	bool fleeting; // changed too short ago for times to tell, or too much to watch: never the same
+	bool young;   // changed too short ago for times to tell
+	bool crowded; // too many directories of refs to watch. Neither is ever the same
 };
 
 // base: absolute and resolved. Reads at most a few small files. Fails only when base itself can not be read.

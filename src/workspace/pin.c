@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// skep-repo pin: see pin.h. git looks at the work tree through SHADOW.git, whose configuration is ours, with a copy of the
-// host's index: nothing in the work tree or in its .git can make it run anything.
+// skep-repo pin: see pin.h. git looks at the work tree through SHADOW.git, whose configuration is ours, with a copy
+// of the host's index: nothing in the work tree or in its .git can make it run anything.
 #include "workspace/pin_int.h"
 
 #include "base/clock.h"
@@ -51,7 +51,8 @@ static int make_shadow(const char *path, struct err *e)
 	int rc = repo_dir_begin(path, &d, e);
 	if (rc > 0)
 		rc = gitlayer_frame(d.fd, NULL, e) || fs_write(d.fd, "HEAD", "ref: refs/heads/none\n", 21, 0644, e) ||
-				     fs_write(d.fd, "config", "[core]\n\tbare = true\n", 20, 0644, e) || repo_dir_commit(&d, e)
+				     fs_write(d.fd, "config", "[core]\n\tbare = true\n", 20, 0644, e) ||
+				     repo_dir_commit(&d, e)
 			     ? -1
 			     : 0;
 	repo_dir_drop(&d);
@@ -140,8 +141,9 @@ static int copy_index(struct pin *p, struct err *e)
 static int prepare(struct pin *p, struct err *e)
 {
 	return configure(p, e) || borrow(p, e) || find_head(p, e) || copy_text(p, p->g.common_fd, "info/exclude", e) ||
-			       copy_text(p, p->g.common_fd, "info/attributes", e) || copy_text(p, p->g.dir_fd, "info/sparse-checkout", e) ||
-			       copy_index(p, e) || fault(FAULT_PIN_BEGIN, e)
+			       copy_text(p, p->g.common_fd, "info/attributes", e) ||
+			       copy_text(p, p->g.dir_fd, "info/sparse-checkout", e) || copy_index(p, e) ||
+			       fault(FAULT_PIN_BEGIN, e)
 		       ? -1
 		       : 0;
 }
@@ -151,6 +153,8 @@ static int read_paths(struct pin *p, struct err *e)
 	auto_buf struct buf b = BUF_INIT(256u << 20);
 	if (fs_read_fd(STDIN_FILENO, &b, e))
 		return err_wrap(e, "paths on standard input");
+	if (pin_scan_index(p, e))
+		return -1;
 	for (char *s = b.p; s && s < b.p + b.n; s += strlen(s) + 1)
 		if (*s)
 			pathlist_add(&p->paths, s);
@@ -209,7 +213,8 @@ static int run(struct pin *p, bool git, struct buf *out, struct err *e)
 		print_manifest(out, made, files, t0);
 		return 0;
 	}
-	if (prepare(p, e) || (p->args->paths ? read_paths(p, e) : pin_scan(p, e)) || fault(FAULT_PIN_SCAN, e) || pin_store(p, &made, e))
+	if (prepare(p, e) || (p->args->paths ? read_paths(p, e) : pin_scan(p, e)) || fault(FAULT_PIN_SCAN, e) ||
+	    pin_store(p, &made, e))
 		return -1;
 	print(out, p, made, count_files(p, made), t0);
 	return 0;
@@ -217,7 +222,7 @@ static int run(struct pin *p, bool git, struct buf *out, struct err *e)
 
 int repo_pin(const struct repo_args *a, struct buf *out, struct err *e)
 {
-	struct pin p = {.args = a, .shadow = -1, .base_fd = -1};
+	struct pin p = {.args = a, .shadow = -1, .base_fd = -1, .staged = BUF_INIT(1024u << 20)};
 	struct err why;
 	gitdir_init(&p.g);
 	p.base_fd = fs_open(AT_FDCWD, a->dir, O_RDONLY | O_DIRECTORY, 0, e);
@@ -226,7 +231,7 @@ int repo_pin(const struct repo_args *a, struct buf *out, struct err *e)
 	gitconfig_done(&p.config);
 	pathlist_done(&p.paths);
 	pathlist_done(&p.gone);
-	pathlist_done(&p.unmerged);
+	buf_done(&p.staged);
 	free(p.index);
 	free(p.head);
 	strv_free(p.skipped);

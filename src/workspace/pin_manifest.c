@@ -36,7 +36,8 @@ static void add(struct records *r, const char *path, const struct stat *st)
 		r->cap = r->cap ? r->cap * 2 : 256;
 		r->v = xrealloc(r->v, r->cap * sizeof *r->v);
 	}
-	r->v[r->n++] = (struct record){xstrdup(path), (uint64_t)st->st_size, ns_of(st->st_mtim), ns_of(st->st_ctim), st->st_ino, st->st_mode};
+	r->v[r->n++] = (struct record){
+		xstrdup(path), (uint64_t)st->st_size, ns_of(st->st_mtim), ns_of(st->st_ctim), st->st_ino, st->st_mode};
 }
 
 static void done(struct records *r)
@@ -58,13 +59,17 @@ static int walk(struct records *r, int at, const char *path, int depth, struct e
 	}
 	while (!rc && (ent = readdir(d))) {
 		struct stat st;
-		if (!strcmp(ent->d_name, ".") || !strcmp(ent->d_name, "..") || fstatat(dirfd(d), ent->d_name, &st, AT_SYMLINK_NOFOLLOW))
+		if (!strcmp(ent->d_name, ".") || !strcmp(ent->d_name, "..") ||
+		    fstatat(dirfd(d), ent->d_name, &st, AT_SYMLINK_NOFOLLOW))
 			continue;
 		auto_free char *full = xasprintf("%s%s%s", path, *path ? "/" : "", ent->d_name);
 		add(r, full, &st);
 		if (r->n > MANIFEST_ENTRIES || depth > MANIFEST_DEPTH)
-			rc = err_set(e, ERR_LIMIT, "more than %d files, or %d levels", MANIFEST_ENTRIES, MANIFEST_DEPTH);
-		int sub = !rc && S_ISDIR(st.st_mode) ? openat(dirfd(d), ent->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+			rc = err_set(e, ERR_LIMIT, "more than %d files, or %d levels", MANIFEST_ENTRIES,
+				     MANIFEST_DEPTH);
+		int sub = !rc && S_ISDIR(st.st_mode)
+				  ? openat(dirfd(d), ent->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+				  : -1;
 		if (sub >= 0)
 			rc = walk(r, sub, full, depth + 1, e);
 	}
@@ -106,8 +111,8 @@ int pin_manifest(struct pin *p, char **out_blob, uint64_t *out_files, struct err
 		qsort(r.v, r.n, sizeof *r.v, by_path);
 	for (size_t i = 0; !rc && i < r.n; i++) {
 		const struct record *f = &r.v[i];
-		buf_fmt(&b, "%o %llu %llu %llu %llu ", f->mode, (unsigned long long)f->size, (unsigned long long)f->mtime, (unsigned long long)f->ctime,
-			(unsigned long long)f->ino);
+		buf_fmt(&b, "%o %llu %llu %llu %llu ", f->mode, (unsigned long long)f->size,
+			(unsigned long long)f->mtime, (unsigned long long)f->ctime, (unsigned long long)f->ino);
 		buf_add(&b, f->path, strlen(f->path) + 1);
 	}
 	*out_files = r.n;

@@ -17,9 +17,11 @@ static void ask_caller(char **excludes, bool *converts)
 	auto_git struct git_run g;
 	const char *home = getenv("HOME"), *xdg = getenv("XDG_CONFIG_HOME");
 	if (home || xdg)
-		*excludes = xdg && *xdg ? xasprintf("%s/git/ignore", xdg) : xasprintf("%s/.config/git/ignore", home ? home : "");
+		*excludes = xdg && *xdg ? xasprintf("%s/git/ignore", xdg)
+					: xasprintf("%s/.config/git/ignore", home ? home : "");
 	git_init(&g, GIT_CALLER, NULL);
-	git_args(&g, "-C", "/", "config", "--null", "--type=path", "--get-regexp", "^core\\.(excludesfile|autocrlf|eol)$", NULL);
+	git_args(&g, "-C", "/", "config", "--null", "--type=path", "--get-regexp",
+		 "^core\\.(excludesfile|autocrlf|eol)$", NULL);
 	if (git_start(&g, &e) || g.status)
 		return;
 	for (char *p = g.out.p, *end = p ? p + g.out.n : NULL, *next; p && p < end; p = next) {
@@ -34,48 +36,111 @@ static void ask_caller(char **excludes, bool *converts)
 	}
 }
 
-static bool is_unmerged(const char *xy)
+#define GITLINK "160000"
+
+// The index has this there, or nothing when mode is all zeros.
+static void stage(struct pin *p, const char *mode, const char *id, const char *path)
 {
-	return xy[0] == 'U' || xy[1] == 'U' || !memcmp(xy, "AA", 2) || !memcmp(xy, "DD", 2);
+	if (!strcmp(mode, "000000"))
+		buf_str(&p->staged, "D ");
+	else
+		buf_fmt(&p->staged, "M %s %s ", mode, id);
+	pin_quote(&p->staged, path);
+	buf_byte(&p->staged, '\n');
 }
 
-// "XY path"
-static void take_entry(struct pin *p, const char *entry)
+// Splits off n fields; what is left is the path.
+static char *split(char *s, char **fields, int n)
 {
-	const char *path = entry + 3;
-	size_t n = strlen(entry);
-	if (n < 4 || path[n - 4] == '/') // a repository in the repository: not ours to record
+	for (int i = 0; i < n; i++) {
+		fields[i] = s;
+		s = strchr(s, ' ');
+		if (!s)
+			return NULL;
+		*s++ = 0;
+	}
+	return s;
+}
+
+// "1 XY sub mH mI mW hH hI path": HEAD, index and work tree
+static void take_changed(struct pin *p, char *entry)
+{
+	char *f[8], *path = split(entry, f, 8);
+	if (!path)
 		return;
-	if (!memcmp(entry, "??", 2)) {
+	bool link = !strcmp(f[4], GITLINK);
+	if (f[1][0] != '.')
+		stage(p, f[4], f[7], path);
+	if (f[1][1] == '.' || (link && f[1][1] != 'D'))
+		return;
+	p->dirty++;
+	pathlist_add(f[1][1] == 'D' ? &p->gone : &p->paths, path);
+}
+
+static void take_entry(struct pin *p, char *entry)
+{
+	char *f[10], *path;
+	size_t n = strlen(entry);
+	switch (entry[0]) {
+	case '1':
+		take_changed(p, entry);
+		break;
+	case 'u': // "u XY sub m1 m2 m3 mW h1 h2 h3 path": a conflict has no place in a tree; the work tree's file has
+		path = split(entry, f, 10);
+		p->dirty += path != NULL;
+		if (path)
+			pathlist_add(&p->paths, path);
+		break;
+	case '?':
+		if (n < 3 || entry[n - 1] == '/') // a repository in the repository: not ours to record
+			break;
 		p->untracked++;
-		pathlist_add(&p->paths, path);
-	} else if (is_unmerged(entry)) {
-		p->dirty++;
-		pathlist_add(&p->unmerged, path);
-		pathlist_add(&p->paths, path);
-	} else if (entry[1] == 'D') {
-		p->dirty++;
-		pathlist_add(&p->gone, path);
-	} else if (entry[1] != ' ') {
-		p->dirty++;
-		pathlist_add(&p->paths, path);
+		pathlist_add(&p->paths, entry + 2);
+		break;
 	}
 }
 
+// dirty: what a submodule's work tree has is not looked at, since that would be a git with the submodule's
+// configuration.
 static int status(struct pin *p, const char *excludes, struct err *e)
 {
 	auto_git struct git_run g;
 	auto_free char *ignore = xasprintf("core.excludesFile=%s", excludes ? excludes : "/dev/null");
 	pin_git(p, &g);
 	g.tree = p->args->dir;
-	git_args(&g, "-c", ignore, "status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=all", NULL);
+	git_args(&g, "-c", ignore, "status", "--porcelain=v2", "-z", "--untracked-files=all", "--no-renames",
+		 "--ignore-submodules=dirty", NULL);
 	if (git_start(&g, e))
 		return -1;
 	if (g.status)
 		return err_set(e, ERR_SYSTEM, "git status of %s: %.300s", p->args->dir, git_said(&g));
-	for (char *s = g.out.p, *end = s ? s + g.out.n : NULL; s && s < end; s += strlen(s) + 1)
+	for (char *s = g.out.p, *end = s ? s + g.out.n : NULL, *next; s && s < end; s = next) {
+		next = s + strlen(s) + 1;
 		take_entry(p, s);
-	return 0;
+	}
+	return p->staged.overflow ? err_set(e, ERR_LIMIT, "too much of the index is not committed") : 0;
+}
+
+// ":mH mI hH hI X" and the path
+int pin_scan_index(struct pin *p, struct err *e)
+{
+	static const char *const empty[] = {"4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+					    "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321"};
+	auto_git struct git_run g;
+	pin_git(p, &g);
+	git_args(&g, "diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev",
+		 "--ignore-submodules=dirty", p->head ? p->head : empty[p->config.hex == 64], NULL);
+	if (git_must(&g, e))
+		return -1;
+	for (char *s = g.out.p, *end = s ? s + g.out.n : NULL, *next; s && s < end; s = next) {
+		char *f[4], *status = split(s, f, 4), *path = status ? status + strlen(status) + 1 : end;
+		if (path >= end)
+			break;
+		next = path + strlen(path) + 1;
+		if (*status != 'U')
+			stage(p, f[1], f[3], path);
+	}
+	return p->staged.overflow ? err_set(e, ERR_LIMIT, "too much of the index is not committed") : 0;
 }
 
 // Files that a sparse checkout leaves out.
@@ -129,8 +194,10 @@ static void compare(struct pin *p, const struct pathlist *files, char *sizes)
 		struct str line = {sizes, next ? (size_t)(next - sizes) : strlen(sizes)};
 		struct stat st;
 		uint64_t size;
-		if (!str_to_u64(line, 0, UINT64_MAX, &size) && !fstatat(p->base_fd, files->v[i], &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode) &&
-		    (uint64_t)st.st_size != size && !(known.n && bsearch(&files->v[i], known.v, known.n, sizeof *known.v, by_bytes)))
+		if (!str_to_u64(line, 0, UINT64_MAX, &size) &&
+		    !fstatat(p->base_fd, files->v[i], &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode) &&
+		    (uint64_t)st.st_size != size &&
+		    !(known.n && bsearch(&files->v[i], known.v, known.n, sizeof *known.v, by_bytes)))
 			pathlist_add(&found, files->v[i]);
 		sizes = next ? next + 1 : NULL;
 	}

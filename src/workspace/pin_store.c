@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes P: the tree of the index, and over it the files that differ, in one stream to git fast-import. Files are opened
+// Writes P: HEAD, and over it what differs in index and work tree, in one stream to git fast-import. Files are opened
 // beneath the work tree without following links, and judged by descriptor.
 #include "workspace/pin_int.h"
 
@@ -18,7 +18,7 @@
 
 #define TRIES 3 // of a file that changes while it is read
 
-static void quote(struct buf *b, const char *path)
+void pin_quote(struct buf *b, const char *path)
 {
 	buf_byte(b, '"');
 	for (; *path; path++) {
@@ -41,7 +41,7 @@ static int remove_path(int in, const char *path, struct err *e)
 {
 	auto_buf struct buf b = BUF_INIT(64u << 10);
 	buf_str(&b, "D ");
-	quote(&b, path);
+	pin_quote(&b, path);
 	buf_byte(&b, '\n');
 	return feed(in, &b, e);
 }
@@ -57,7 +57,7 @@ static int put_head(int in, const char *mode, const char *path, uint64_t size, s
 {
 	auto_buf struct buf b = BUF_INIT(64u << 10);
 	buf_fmt(&b, "M %s inline ", mode);
-	quote(&b, path);
+	pin_quote(&b, path);
 	buf_fmt(&b, "\ndata %llu\n", (unsigned long long)size);
 	return feed(in, &b, e);
 }
@@ -86,7 +86,8 @@ static int put_body(int fd, int in, uint64_t size, bool *whole, struct err *e)
 static bool is_still(int fd, const struct stat *was)
 {
 	struct stat st;
-	return !fstat(fd, &st) && st.st_size == was->st_size && st.st_mtim.tv_sec == was->st_mtim.tv_sec && st.st_mtim.tv_nsec == was->st_mtim.tv_nsec;
+	return !fstat(fd, &st) && st.st_size == was->st_size && st.st_mtim.tv_sec == was->st_mtim.tv_sec &&
+	       st.st_mtim.tv_nsec == was->st_mtim.tv_nsec;
 }
 
 // 1 stored, 0 changed while it was read, -1.
@@ -97,7 +98,8 @@ static int put_file(struct pin *p, int in, const char *path, int fd, const struc
 		skip(p, path, "longer than what is recorded");
 		return remove_path(in, path, e) ? -1 : 1;
 	}
-	if (put_head(in, st->st_mode & 0100 ? "100755" : "100644", path, (uint64_t)st->st_size, e) || put_body(fd, in, (uint64_t)st->st_size, &whole, e))
+	if (put_head(in, st->st_mode & 0100 ? "100755" : "100644", path, (uint64_t)st->st_size, e) ||
+	    put_body(fd, in, (uint64_t)st->st_size, &whole, e))
 		return -1;
 	return whole && is_still(fd, st);
 }
@@ -108,7 +110,10 @@ static int put_link(int in, const char *path, int fd, struct err *e)
 	ssize_t n = readlinkat(fd, "", target, sizeof target);
 	if (n < 0)
 		return err_sys(e, "%s", path);
-	return put_head(in, "120000", path, (uint64_t)n, e) || fs_write_all(in, target, (size_t)n, e) || fs_write_all(in, "\n", 1, e) ? -1 : 1;
+	return put_head(in, "120000", path, (uint64_t)n, e) || fs_write_all(in, target, (size_t)n, e) ||
+			       fs_write_all(in, "\n", 1, e)
+		       ? -1
+		       : 1;
 }
 
 // What is there: a file or a link as it is; nothing, or anything else, as nothing.
@@ -140,14 +145,17 @@ static int put(struct pin *p, int in, const char *path, struct err *e)
 	return 0; // the last one that was read stays
 }
 
+// HEAD's tree, over it what the index has, over that what the work tree has.
 static int put_all(struct pin *p, int in, const char *tree, struct err *e)
 {
 	auto_buf struct buf b = BUF_INIT(4096);
-	buf_fmt(&b, "feature done\ncommit " PIN_REF "\nmark :1\ncommitter skep <skep@localhost> %llu +0000\ndata 3\npin\ndeleteall\n",
+	buf_fmt(&b,
+		"feature done\ncommit " PIN_REF
+		"\nmark :1\ncommitter skep <skep@localhost> %llu +0000\ndata 3\npin\ndeleteall\n",
 		(unsigned long long)(clock_unix_ms() / 1000));
 	if (tree)
 		buf_fmt(&b, "M 040000 %s \"\"\n", tree);
-	if (feed(in, &b, e))
+	if (feed(in, &b, e) || (p->staged.n && feed(in, &p->staged, e)))
 		return -1;
 	for (size_t i = 0; i < p->gone.n; i++)
 		if (remove_path(in, p->gone.v[i], e))
@@ -158,43 +166,14 @@ static int put_all(struct pin *p, int in, const char *tree, struct err *e)
 	return fs_write_all(in, "\ndone\n", 6, e);
 }
 
-// A conflict has no place in a tree; the work tree's file has.
-static int drop_unmerged(struct pin *p, struct err *e)
-{
-	auto_git struct git_run g;
-	auto_buf struct buf b = BUF_INIT(256u << 20);
-	for (size_t i = 0; i < p->unmerged.n; i++)
-		buf_add(&b, p->unmerged.v[i], strlen(p->unmerged.v[i]) + 1);
-	auto_fd int in = git_stdin(b.p, b.n, e);
-	if (in < 0)
-		return -1;
-	pin_git(p, &g);
-	g.in = in;
-	g.tree = p->args->dir;
-	git_args(&g, "update-index", "--force-remove", "-z", "--stdin", NULL);
-	return git_must(&g, e);
-}
-
-static int index_tree(struct pin *p, char **out, struct err *e)
-{
-	auto_git struct git_run g;
-	if (p->unmerged.n && drop_unmerged(p, e))
-		return -1;
-	pin_git(p, &g);
-	git_args(&g, "write-tree", "--missing-ok", NULL);
-	if (git_must(&g, e))
-		return -1;
-	*out = xstrdup(git_output(&g));
-	return 0;
-}
-
 static int import(struct pin *p, const char *tree, struct err *e)
 {
 	int in;
 	auto_git struct git_run g;
 	struct err ended;
 	pin_git(p, &g);
-	git_args(&g, "fast-import", "--quiet", "--force", NULL);
+	// Always a pack: to write an object by itself would renew the time of the host's where it has the same one.
+	git_args(&g, "-c", "fastimport.unpackLimit=0", "fast-import", "--quiet", "--force", NULL);
 	if (git_open(&g, &in, e))
 		return -1;
 	int rc = put_all(p, in, tree, e);
@@ -202,20 +181,26 @@ static int import(struct pin *p, const char *tree, struct err *e)
 	if (git_finish(&g, &ended))
 		return rc ? -1 : (*e = ended, -1);
 	if (g.status) // it says better than a broken pipe what was wrong
-		return err_set(e, strstr(buf_cstr(&g.err), "No space left") ? ERR_LIMIT : ERR_SYSTEM, "git fast-import: %.300s", git_said(&g));
+		return err_set(e, strstr(buf_cstr(&g.err), "No space left") ? ERR_LIMIT : ERR_SYSTEM,
+			       "git fast-import: %.300s", git_said(&g));
 	return rc;
+}
+
+static int tree_of(struct pin *p, const char *rev, char **out, struct err *e)
+{
+	auto_git struct git_run g;
+	pin_git(p, &g);
+	git_args(&g, "rev-parse", "--verify", rev, NULL);
+	if (git_must(&g, e))
+		return -1;
+	*out = xstrdup(git_output(&g));
+	return 0;
 }
 
 int pin_store(struct pin *p, char **out_tree, struct err *e)
 {
 	auto_free char *tree = NULL;
-	auto_git struct git_run g;
-	pin_git(p, &g);
-	if (index_tree(p, &tree, e) || fault(FAULT_PIN_STORE, e) || import(p, tree, e))
+	if (p->head && tree_of(p, "HEAD^{tree}", &tree, e))
 		return -1;
-	git_args(&g, "rev-parse", "--verify", PIN_REF "^{tree}", NULL);
-	if (git_must(&g, e))
-		return -1;
-	*out_tree = xstrdup(git_output(&g));
-	return 0;
+	return fault(FAULT_PIN_STORE, e) || import(p, tree, e) ? -1 : tree_of(p, PIN_REF "^{tree}", out_tree, e);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verbs of the program skep-repo, which does all work with git for skepd: blocking, one verb per process. Each appends
-// its result, one JSON object, to out. Directories are made whole or not at all (repo_dir.h), so that any of these may be
-// killed anywhere and simply asked again; result.json beside what was made holds the same result for later.
+// The verbs of the program skep-repo, which does all work with git for skepd: blocking, one verb per process. Each
+// appends its result, one JSON object, to out. Directories are made whole or not at all (repo_dir.h), so that any of
+// these may be killed anywhere and simply asked again; result.json beside what was made holds the same result for
+// later.
 #pragma once
 #include "base/buf.h"
 #include "base/err.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// skep-repo checkout: TREE/files, one commit as files without any .git, and TREE/git/ws/.git, the private git directory of
-// every sandbox on it. Attributes of the repository can ask for filters; none is configured, so none runs, but for LFS.
+// skep-repo checkout: TREE/files, one commit as files without any .git, and TREE/git/ws/.git, the private git
+// directory of every sandbox on it. Attributes of the repository can ask for filters; none is configured, so none
+// runs, but for LFS.
 #include "workspace/repo_checkout_int.h"
 
 #include "base/fault.h"
@@ -11,6 +12,7 @@
 #include "workspace/repo_dir.h"
 #include "workspace/repo_layer_int.h"
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -31,7 +33,8 @@ static char *index_var(const struct tree *t, const struct checkout *c)
 // The files, and an index that knows their times.
 static int write_files(struct tree *t, const struct checkout *c, struct err *e)
 {
-	auto_free char *var = index_var(t, c), *files = xasprintf("%s/files%s%s", t->dir.partial, *c->path ? "/" : "", c->path);
+	auto_free char *var = index_var(t, c),
+		       *files = xasprintf("%s/files%s%s", t->dir.partial, *c->path ? "/" : "", c->path);
 	auto_git struct git_run read, write;
 	git_init(&read, GIT_ALONE, c->repo);
 	git_init(&write, GIT_ALONE, c->repo);
@@ -41,6 +44,7 @@ static int write_files(struct tree *t, const struct checkout *c, struct err *e)
 	git_args(&read, "read-tree", c->commit, NULL);
 	if (git_must(&read, e))
 		return -1;
+	fprintf(stderr, "checking out %s%s%s\n", c->commit, *c->path ? " in " : "", c->path);
 	lfs_use(t, c, &write);
 	git_args(&write, "checkout-index", "--all", "--force", "--quiet", "--index", NULL);
 	return git_must(&write, e) || fault(FAULT_TREE_FILES, e) ? -1 : 0;
@@ -88,7 +92,9 @@ static int write_refs(const struct checkout *c, int git, struct err *e)
 	gitdir_close(&g);
 	for (size_t i = 0; !rc && i < all.n; i++) {
 		const struct gitref *f = &all.list[i];
-		auto_free char *name = str_has_prefix(f->name, "refs/heads/") ? xasprintf("refs/remotes/origin/%s", f->name + 11) : xstrdup(f->name);
+		auto_free char *name = str_has_prefix(f->name, "refs/heads/")
+					       ? xasprintf("refs/remotes/origin/%s", f->name + 11)
+					       : xstrdup(f->name);
 		if (f->id && !str_has_prefix(name, "refs/skep/"))
 			gitrefs_add(&r, name, f->id, f->peeled, NULL);
 	}
@@ -106,15 +112,20 @@ static int write_refs(const struct checkout *c, int git, struct err *e)
 
 static int write_git(struct tree *t, const struct checkout *c, int git, struct err *e)
 {
-	auto_free char *place = xasprintf("%s/%u", t->l.objects, t->l.n_mounts++), *mount = xasprintf("%s/objects\t%s", c->repo, place);
+	auto_free char *place = xasprintf("%s/%u", t->l.objects, t->l.n_mounts++),
+		       *mount = xasprintf("%s/objects\t%s", c->repo, place);
 	char *places[] = {place, NULL};
 	strv_add(&t->l.mounts, mount);
-	return gitlayer_frame(git, places, e) || write_config(c, git, e) || write_refs(c, git, e) || fault(FAULT_TREE_GIT, e) ? -1 : 0;
+	return gitlayer_frame(git, places, e) || write_config(c, git, e) || write_refs(c, git, e) ||
+			       fault(FAULT_TREE_GIT, e)
+		       ? -1
+		       : 0;
 }
 
 int checkout_one(struct tree *t, const struct checkout *c, int depth, struct err *e)
 {
-	auto_free char *git = xasprintf("git/ws/%s", c->git), *files = xasprintf("files%s%s", *c->path ? "/" : "", c->path);
+	auto_free char *git = xasprintf("git/ws/%s", c->git),
+		       *files = xasprintf("files%s%s", *c->path ? "/" : "", c->path);
 	if (fs_mkdirs(t->dir.fd, git, 0755, e) || fs_mkdirs(t->dir.fd, files, 0755, e))
 		return -1;
 	auto_fd int fd = fs_open_beneath(t->dir.fd, git, O_RDONLY | O_DIRECTORY, 0, e);
@@ -182,7 +193,8 @@ int repo_checkout(const struct repo_args *a, struct buf *out, struct err *e)
 	struct tree t = {.args = a, .dir.fd = -1};
 	if (a->url && repo_url_parse(a->url, &t.url, e))
 		return -1;
-	struct checkout c = {.repo = a->repo, .commit = a->commit, .ref = a->ref, .url = t.url.clean, .git = ".git", .path = ""};
+	struct checkout c = {
+		.repo = a->repo, .commit = a->commit, .ref = a->ref, .url = t.url.clean, .git = ".git", .path = ""};
 	int rc = check(a, e) ? -1 : repo_dir_begin(a->into, &t.dir, e);
 	if (!rc)
 		rc = repo_read_result(a->into, out, e);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// skep-repo copy: the frozen base of --pin. TREE/files is the directory as it is now, dirty, untracked and ignored files
-// and all, without its .git; TREE/git/ws/.git is the private one. Times are kept, so the index knows every file, and blocks
-// are shared where the file system can. Read through descriptors: a link put in the way meanwhile is copied as a link.
+// skep-repo copy: the frozen base of --pin. TREE/files is the directory as it is now, dirty, untracked and ignored
+// files and all, without its .git; TREE/git/ws/.git is the private one. Times are kept, so the index knows every
+// file, and blocks are shared where the file system can. Read through descriptors: a link put in the way meanwhile is
+// copied as a link.
 #include "workspace/repo_layer_int.h"
 
 #include "base/fault.h"

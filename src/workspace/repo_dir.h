@@ -17,6 +17,6 @@ int repo_dir_begin(const char *path, struct repo_dir *out, struct err *e) MUST_U
 int repo_dir_commit(struct repo_dir *d, struct err *e) MUST_USE;
 void repo_dir_drop(struct repo_dir *d); // removes what was not committed; safe twice
 
-// name in dirfd becomes a copy of the open file, sharing its blocks where the file system can, holes kept, with the given
-// permissions and time of modification.
+// name in dirfd becomes a copy of the open file, sharing its blocks where the file system can, holes kept, with the
+// given permissions and time of modification.
 int repo_copy_fd(int from, int dirfd, const char *name, mode_t mode, struct timespec mtime, struct err *e) MUST_USE;

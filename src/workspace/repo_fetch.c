@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // skep-repo fetch: a bare mirror per URL, made once, then only updated; one fetch at a time however many ask.
 //
-// The mirror holds no URL, no credentials and no configuration but ours. Objects are never removed (gc is off): sandboxes
-// borrow them for as long as they live. REPO.git/skep-fetched tells when the last update began, so that those who waited
-// for it need none of their own.
+// The mirror holds no URL, no credentials and no configuration but ours. Objects are never removed (gc is off):
+// sandboxes borrow them for as long as they live. REPO.git/skep-fetched tells when the last update began, so that
+// those who waited for it need none of their own.
 #include "workspace/repo_fetch_int.h"
 
 #include "base/fault.h"
@@ -91,7 +91,8 @@ static char *find_name(const char *dir, const char *ref, char **commit)
 	return *commit ? xstrdup(*commit) : NULL;
 }
 
-static int look_up(const char *dir, const char *ref, const struct repo_url *u, const struct gitrefs *near, struct fetched *out, struct err *e)
+static int look_up(const char *dir, const char *ref, const struct repo_url *u, const struct gitrefs *near,
+		   struct fetched *out, struct err *e)
 {
 	auto_buf struct buf b = BUF_INIT(300), head = BUF_INIT(2048);
 	auto_free char *file = xasprintf("%s/HEAD", dir);
@@ -103,7 +104,9 @@ static int look_up(const char *dir, const char *ref, const struct repo_url *u, c
 		const char *h = buf_cstr(&head);
 		out->ref = xstrdup(str_has_prefix(h, "ref: ") ? h + 5 : h);
 		out->commit = resolve(dir, "HEAD");
-		return out->commit ? 0 : err_set(e, ERR_NOT_FOUND, "%.200s has no commit on its default branch yet", u->clean);
+		return out->commit
+			       ? 0
+			       : err_set(e, ERR_NOT_FOUND, "%.200s has no commit on its default branch yet", u->clean);
 	}
 	out->ref = find_name(dir, ref, &out->commit);
 	if (out->ref)
@@ -142,30 +145,51 @@ static int init_mirror(const char *dir, unsigned hex, struct err *e)
 {
 	auto_git struct git_run g;
 	git_init(&g, GIT_ALONE, dir);
-	git_args(&g, "init", "--quiet", "--bare", "--template=", "--initial-branch=main", hex == 64 ? "--object-format=sha256" : "--object-format=sha1", NULL);
+	git_args(&g, "init", "--quiet", "--bare", "--template=", "--initial-branch=main",
+		 hex == 64 ? "--object-format=sha256" : "--object-format=sha1", NULL);
 	return git_must(&g, e) || fault(FAULT_FETCH_INIT, e) ? -1 : 0;
 }
 
-// Branches and tags; another ref, or a commit, only when it is asked for: some servers keep hundreds of thousands.
-static int update(const struct repo_url *u, const char *dir, const char *ref, int lock, struct err *e)
+static int get(const struct repo_url *u, const char *dir, const char *one, const char *two, int lock, struct err *e)
 {
 	auto_git struct git_run g;
 	remote_init(&g, u, dir, lock);
 	g.relay = true;
-	git_args(&g, "fetch", "--progress", "--prune", "--no-tags", "--force", "--no-write-fetch-head", "--no-recurse-submodules", "--no-auto-gc", "--update-shallow",
-		 "--", u->clean, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", NULL);
-	auto_free char *also = ref && is_full_id(ref) ? xasprintf("+%s:refs/skep/%s", ref, ref) : ref && gitref_is_name(ref) ? xasprintf("+%s:%s", ref, ref) : NULL;
-	if (also && !str_has_prefix(ref, "refs/heads/") && !str_has_prefix(ref, "refs/tags/"))
-		git_arg(&g, also);
+	git_args(&g, "fetch", "--progress", "--no-tags", "--force", "--no-write-fetch-head", "--no-recurse-submodules",
+		 "--no-auto-gc", NULL);
+	if (two)
+		git_arg(&g, "--prune");
+	git_args(&g, "--", u->clean, one, two, NULL);
 	if (git_start(&g, e))
 		return -1;
 	return g.status ? remote_failed(&g, u, e) : 0;
 }
 
-static int set_head(const char *dir, const char *head, const struct gitrefs *r, struct err *e)
+// Branches and tags; another ref, or a commit that is in none of them, only when it is asked for: some servers keep
+// hundreds of thousands.
+static int update(const struct repo_url *u, const char *dir, const char *ref, int lock, struct err *e)
+{
+	if (get(u, dir, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", lock, e))
+		return -1;
+	if (!ref || str_has_prefix(ref, "refs/heads/") || str_has_prefix(ref, "refs/tags/"))
+		return 0;
+	bool id = is_full_id(ref);
+	if (!id && !gitref_is_name(ref))
+		return 0;
+	auto_free char *spec = id ? xasprintf("+%s:refs/skep/%s", ref, ref) : xasprintf("+%s:%s", ref, ref);
+	return id && has_commit(dir, ref) ? 0 : get(u, dir, spec, NULL, lock, e);
+}
+
+// As the mirror's own HEAD has it: the remote's default branch, or its commit where it is on none. NULL: it has none.
+static char *head_text(const char *head, const struct gitrefs *r)
 {
 	const struct gitref *f = gitrefs_find(r, "HEAD");
-	auto_free char *file = xasprintf("%s/HEAD", dir), *text = head ? xasprintf("ref: %s\n", head) : f ? xasprintf("%s\n", f->id) : NULL;
+	return head ? xasprintf("ref: %s\n", head) : f ? xasprintf("%s\n", f->id) : NULL;
+}
+
+static int set_head(const char *dir, const char *head, const struct gitrefs *r, struct err *e)
+{
+	auto_free char *file = xasprintf("%s/HEAD", dir), *text = head_text(head, r);
 	return text ? fs_replace(AT_FDCWD, file, text, strlen(text), 0644, e) : 0;
 }
 
@@ -174,16 +198,26 @@ static bool is_current(const char *dir, const struct gitrefs *remote, const char
 {
 	struct err e;
 	auto_git struct git_run g;
-	auto_buf struct buf want = BUF_INIT(64u << 20), sym = BUF_INIT(2048);
-	auto_free char *file = xasprintf("%s/HEAD", dir), *line = head ? xasprintf("ref: %s\n", head) : NULL;
+	auto_buf struct buf want = BUF_INIT(64u << 20), now = BUF_INIT(2048);
+	auto_free char *file = xasprintf("%s/HEAD", dir), *text = head_text(head, remote);
 	git_init(&g, GIT_ALONE, dir);
 	git_args(&g, "for-each-ref", "--format=%(objectname) %(refname)", "refs/heads", "refs/tags", NULL);
 	for (size_t i = 0; i < remote->n; i++)
-		if (str_has_prefix(remote->list[i].name, "refs/heads/") || str_has_prefix(remote->list[i].name, "refs/tags/"))
+		if (str_has_prefix(remote->list[i].name, "refs/heads/") ||
+		    str_has_prefix(remote->list[i].name, "refs/tags/"))
 			buf_fmt(&want, "%s %s\n", remote->list[i].id, remote->list[i].name);
-	if (git_start(&g, &e) || g.status || fs_read(AT_FDCWD, file, &sym, &e))
+	if (git_start(&g, &e) || g.status || fs_read(AT_FDCWD, file, &now, &e))
 		return false;
-	return !strcmp(buf_cstr(&g.out), buf_cstr(&want)) && line && !strcmp(buf_cstr(&sym), line);
+	return !strcmp(buf_cstr(&g.out), buf_cstr(&want)) && text && !strcmp(buf_cstr(&now), text);
+}
+
+// A first fetch leaves one file for each of thousands of refs.
+static int pack_refs(const char *dir, struct err *e)
+{
+	auto_git struct git_run g;
+	git_init(&g, GIT_ALONE, dir);
+	git_args(&g, "pack-refs", "--all", NULL);
+	return git_must(&g, e);
 }
 
 static int lock_mirror(const char *into, struct err *e)
@@ -199,14 +233,16 @@ static int lock_mirror(const char *into, struct err *e)
 }
 
 // Its first fetch: beside its place, and put there when it is whole.
-static int make(const struct repo_url *u, const char *into, const char *ref, int lock, const struct gitrefs *r, const char *head, uint64_t began, struct err *e)
+static int make(const struct repo_url *u, const char *into, const char *ref, int lock, const struct gitrefs *r,
+		const char *head, uint64_t began, struct err *e)
 {
 	struct repo_dir d = {.fd = -1};
 	int rc = repo_dir_begin(into, &d, e);
 	if (rc <= 0)
 		return rc;
-	rc = init_mirror(d.partial, r->hex, e) || update(u, d.partial, ref, lock, e) || set_head(d.partial, head, r, e) ||
-			     fault(FAULT_FETCH_DONE, e) || stamp(d.partial, began, e) || repo_dir_commit(&d, e)
+	rc = init_mirror(d.partial, r->hex, e) || update(u, d.partial, ref, lock, e) || pack_refs(d.partial, e) ||
+			     set_head(d.partial, head, r, e) || fault(FAULT_FETCH_DONE, e) ||
+			     stamp(d.partial, began, e) || repo_dir_commit(&d, e)
 		     ? -1
 		     : 0;
 	repo_dir_drop(&d);
@@ -214,12 +250,14 @@ static int make(const struct repo_url *u, const char *into, const char *ref, int
 }
 
 // Asks the remote what it has, and gets it when it is new.
-static int refresh(const struct repo_url *u, const char *into, const char *ref, int lock, struct fetched *out, struct err *e)
+static int refresh(const struct repo_url *u, const char *into, const char *ref, int lock, struct fetched *out,
+		   struct err *e)
 {
 	struct gitrefs r = {0};
 	auto_free char *head = NULL;
 	uint64_t began = boot_ns();
-	bool odd = ref && (is_full_id(ref) || (gitref_is_name(ref) && !str_has_prefix(ref, "refs/heads/") && !str_has_prefix(ref, "refs/tags/")));
+	bool odd = ref && (is_full_id(ref) || (gitref_is_name(ref) && !str_has_prefix(ref, "refs/heads/") &&
+					       !str_has_prefix(ref, "refs/tags/")));
 	int rc = remote_refs(u, ref && gitref_is_name(ref) ? ref : NULL, lock, &r, &head, e);
 	if (rc)
 		return -1;
@@ -231,7 +269,10 @@ static int refresh(const struct repo_url *u, const char *into, const char *ref, 
 		rc = make(u, into, ref, lock, &r, head, began, e);
 	} else if (!is_current(into, &r, head) || (odd && !has_commit(into, named ? named->id : ref))) {
 		out->network = true;
-		rc = update(u, into, ref, lock, e) || set_head(into, head, &r, e) || fault(FAULT_FETCH_DONE, e) || stamp(into, began, e) ? -1 : 0;
+		rc = update(u, into, ref, lock, e) || set_head(into, head, &r, e) || fault(FAULT_FETCH_DONE, e) ||
+				     stamp(into, began, e)
+			     ? -1
+			     : 0;
 	} else {
 		rc = stamp(into, began, e);
 	}
@@ -255,7 +296,9 @@ int repo_mirror(const struct repo_url *u, const char *into, const char *ref, str
 	auto_fd int lock = lock_mirror(into, e);
 	if (lock < 0)
 		return -1;
-	int rc = is_fresh(into, asked) && !look_up(into, ref, u, NULL, &f, &ignored) ? 0 : refresh(u, into, ref, lock, &f, e);
+	int rc = is_fresh(into, asked) && !look_up(into, ref, u, NULL, &f, &ignored)
+			 ? 0
+			 : refresh(u, into, ref, lock, &f, e);
 	if (rc)
 		fetched_done(&f);
 	else

@@ -11,13 +11,15 @@ struct fetched {
 	bool network;	    // objects or refs came over
 };
 // The mirror `into` has the commit that ref (NULL: the default branch) names at url now. One at a time per mirror.
-int repo_mirror(const struct repo_url *u, const char *into, const char *ref, struct fetched *out, struct err *e) MUST_USE;
+int repo_mirror(const struct repo_url *u, const char *into, const char *ref, struct fetched *out,
+		struct err *e) MUST_USE;
 void fetched_done(struct fetched *f);
 
 // repo_remote.c: a run of git that talks to u, and what its complaints mean.
 void remote_init(struct git_run *g, const struct repo_url *u, const char *dir, int lock);
 int remote_failed(struct git_run *g, const struct repo_url *u, struct err *e) MUST_USE; // always -1
 // The remote's branches and tags (peeled), its HEAD; and `also`, a full ref name, or NULL.
-int remote_refs(const struct repo_url *u, const char *also, int lock, struct gitrefs *out, char **out_head, struct err *e) MUST_USE;
+int remote_refs(const struct repo_url *u, const char *also, int lock, struct gitrefs *out, char **out_head,
+		struct err *e) MUST_USE;
 // "; did you mean a, b?" or "".
 void remote_near(const struct gitrefs *r, const char *ref, struct buf *out);

@@ -17,17 +17,52 @@
 
 // What a caller's git, ssh and credential helpers need, and nothing that would move git to another repository.
 static const char *const passed[] = {
-	"HOME", "USER", "LOGNAME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "DISPLAY",
-	"WAYLAND_DISPLAY", "SSH_AUTH_SOCK", "SSH_ASKPASS", "SSH_ASKPASS_REQUIRE", "GIT_ASKPASS", "GIT_SSH", "GIT_SSH_COMMAND",
-	"GIT_SSH_VARIANT", "GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "GIT_SSL_CERT", "GIT_SSL_KEY", "SSL_CERT_FILE", "SSL_CERT_DIR",
-	"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_PROXY_COMMAND", "KRB5CCNAME", "GNUPGHOME", "TMPDIR",
-	"http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",
+	"HOME",
+	"USER",
+	"LOGNAME",
+	"XDG_CONFIG_HOME",
+	"XDG_CACHE_HOME",
+	"XDG_RUNTIME_DIR",
+	"DBUS_SESSION_BUS_ADDRESS",
+	"DISPLAY",
+	"WAYLAND_DISPLAY",
+	"SSH_AUTH_SOCK",
+	"SSH_ASKPASS",
+	"SSH_ASKPASS_REQUIRE",
+	"GIT_ASKPASS",
+	"GIT_SSH",
+	"GIT_SSH_COMMAND",
+	"GIT_SSH_VARIANT",
+	"GIT_SSL_CAINFO",
+	"GIT_SSL_CAPATH",
+	"GIT_SSL_CERT",
+	"GIT_SSL_KEY",
+	"SSL_CERT_FILE",
+	"SSL_CERT_DIR",
+	"GIT_CONFIG_GLOBAL",
+	"GIT_CONFIG_SYSTEM",
+	"GIT_CONFIG_NOSYSTEM",
+	"GIT_PROXY_COMMAND",
+	"KRB5CCNAME",
+	"GNUPGHOME",
+	"TMPDIR",
+	"http_proxy",
+	"https_proxy",
+	"all_proxy",
+	"no_proxy",
+	"HTTP_PROXY",
+	"HTTPS_PROXY",
+	"ALL_PROXY",
+	"NO_PROXY",
 };
 
 // Whoever may be the one to configure what: nothing of this ever runs.
 static const char *const off[] = {
-	"core.hooksPath=/dev/null", "core.fsmonitor=false", "core.untrackedCache=false", "gc.auto=0", "maintenance.auto=false",
-	"core.pager=cat", "core.editor=false", "credential.interactive=false", "advice.detachedHead=false", "protocol.ext.allow=never",
+	"core.hooksPath=/dev/null",  "core.fsmonitor=false",
+	"core.untrackedCache=false", "gc.auto=0",
+	"maintenance.auto=false",    "core.pager=cat",
+	"core.editor=false",	     "credential.interactive=false",
+	"advice.detachedHead=false", "protocol.ext.allow=never",
 };
 
 void git_init(struct git_run *g, enum git_env env, const char *dir)
@@ -94,7 +129,8 @@ static char **environment(const struct git_run *g)
 {
 	char **env = NULL;
 	const char *path = getenv("PATH");
-	auto_free char *p = xasprintf("PATH=%s", path && *path && g->env == GIT_CALLER ? path : "/usr/local/bin:/usr/bin:/bin");
+	auto_free char *p =
+		xasprintf("PATH=%s", path && *path && g->env == GIT_CALLER ? path : "/usr/local/bin:/usr/bin:/bin");
 	strv_add(&env, p);
 	strv_add(&env, "LC_ALL=C");
 	strv_add(&env, "GIT_TERMINAL_PROMPT=0");
@@ -128,7 +164,8 @@ static char **command(const struct git_run *g)
 		strv_add(&argv, "-c");
 		strv_add(&argv, "protocol.allow=never");
 	}
-	auto_free char *dir = g->dir ? xasprintf("--git-dir=%s", g->dir) : NULL, *tree = g->tree ? xasprintf("--work-tree=%s", g->tree) : NULL;
+	auto_free char *dir = g->dir ? xasprintf("--git-dir=%s", g->dir) : NULL,
+		       *tree = g->tree ? xasprintf("--work-tree=%s", g->tree) : NULL;
 	if (dir)
 		strv_add(&argv, dir);
 	if (tree)
@@ -219,7 +256,8 @@ int git_start(struct git_run *g, struct err *e)
 	collect(g, take_fd(&out), take_fd(&err));
 	if (wait_for(pid, &g->status))
 		return err_sys(e, "wait for git");
-	return g->out.overflow ? err_set(e, ERR_LIMIT, "git %s answers more than %zu bytes", g->args[0], g->out.max) : 0;
+	return g->out.overflow ? err_set(e, ERR_LIMIT, "git %s answers more than %zu bytes", g->args[0], g->out.max)
+			       : 0;
 }
 
 const char *git_output(struct git_run *g)
@@ -257,7 +295,8 @@ int git_must(struct git_run *g, struct err *e)
 	if (!g->status)
 		return 0;
 	const char *why = git_said(g);
-	return err_set(e, strstr(why, "No space left") ? ERR_LIMIT : ERR_SYSTEM, "git %s: %.400s", g->args[0], *why ? why : "failed");
+	return err_set(e, strstr(why, "No space left") ? ERR_LIMIT : ERR_SYSTEM, "git %s: %.400s", g->args[0],
+		       *why ? why : "failed");
 }
 
 int git_open(struct git_run *g, int *out_in, struct err *e)

@@ -12,16 +12,16 @@ enum git_env {
 
 struct git_run {
 	enum git_env env;
-	char **args;	      // owned list after "git"; add with git_arg
-	char **vars;	      // owned, K=V beside the environment; add with git_var
-	const char *dir;      // --git-dir, or NULL
-	const char *tree;     // --work-tree, or NULL
-	int in;		      // stdin, or -1
-	int hold;	      // a descriptor kept open in git, so that a lock on it lasts as long, or -1
-	struct buf out, err;  // what it said; set their maxima before
-	bool relay;	      // stderr goes on to ours, too
-	int status;	      // wait status
-	int pid, said[2];     // of one that is fed: where its stdout and stderr go
+	char **args;	     // owned list after "git"; add with git_arg
+	char **vars;	     // owned, K=V beside the environment; add with git_var
+	const char *dir;     // --git-dir, or NULL
+	const char *tree;    // --work-tree, or NULL
+	int in;		     // stdin, or -1
+	int hold;	     // a descriptor kept open in git, so that a lock on it lasts as long, or -1
+	struct buf out, err; // what it said; set their maxima before
+	bool relay;	     // stderr goes on to ours, too
+	int status;	     // wait status
+	int pid, said[2];    // of one that is fed: where its stdout and stderr go
 };
 
 void git_init(struct git_run *g, enum git_env env, const char *dir); // out 64 MiB, err 64 KiB
@@ -39,6 +39,6 @@ int git_must(struct git_run *g, struct err *e) MUST_USE;
 int git_open(struct git_run *g, int *out_in, struct err *e) MUST_USE;
 int git_finish(struct git_run *g, struct err *e) MUST_USE;
 
-const char *git_said(struct git_run *g); // git's last line that says why, without "fatal: "
-const char *git_output(struct git_run *g); // stdout without its last newline
+const char *git_said(struct git_run *g);			// git's last line that says why, without "fatal: "
+const char *git_output(struct git_run *g);			// stdout without its last newline
 int git_stdin(const char *p, size_t n, struct err *e) MUST_USE; // an fd that reads as these bytes

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// skep-repo gitlayer: OUT/ws/.git, made from one state of the host's repository. The host may commit meanwhile; then it is
-// made again, so that HEAD, refs and index are always of one moment.
+// skep-repo gitlayer: OUT/ws/.git, made from one state of the host's repository. The host may commit meanwhile; then
+// it is made again, so that HEAD, refs and index are always of one moment.
 #include "workspace/repo.h"
 #include "workspace/repo_layer_int.h"
 
@@ -35,7 +35,7 @@ static void print(struct buf *out, const struct gitstate *s, const struct gitlay
 	jw_open(&w, '{');
 	jw_kbool(&w, "git", s->git);
 	if (s->git) {
-		jw_kstr(&w, "key", s->key);
+		jw_kstr(&w, "key", s->crowded ? "" : s->key);
 		repo_print_layer(&w, l);
 	} else if (s->why[0]) {
 		jw_kstr(&w, "reason", s->why);
@@ -57,7 +57,7 @@ static int try(const struct repo_args *a, int into, struct gitstate *s, struct g
 		return -1;
 	if (!s->git)
 		return fs_mkdirs(into, "ws", 0755, e) ? -1 : 1;
-	if (s->fleeting) {
+	if (s->young) {
 		rest();
 		return 0;
 	}
@@ -68,7 +68,7 @@ static int try(const struct repo_args *a, int into, struct gitstate *s, struct g
 	l->allowed = a->allowed;
 	rc = gitlayer_make(&g, into, l, e);
 	gitdir_close(&g);
-	return gitstate_same(s) ? (rc ? -1 : 1) : 0;
+	return s->crowded || gitstate_same(s) ? (rc ? -1 : 1) : 0;
 }
 
 int repo_make_layer(const struct repo_args *a, int into, struct buf *out, struct err *e)
@@ -86,7 +86,8 @@ int repo_make_layer(const struct repo_args *a, int into, struct buf *out, struct
 		if (fs_remove_tree(into, "ws", e))
 			return -1;
 	}
-	return err_set(e, ERR_CONFLICT, "the repository in %s keeps changing; try again when git is done there", a->dir);
+	return err_set(e, ERR_CONFLICT, "the repository in %s keeps changing; try again when git is done there",
+		       a->dir);
 }
 
 int repo_write_result(int dir, struct buf *out, struct err *e)

@@ -35,9 +35,12 @@ static bool has_lfs(void)
 static void settings(struct git_run *g, const struct checkout *c)
 {
 	bool web = str_has_prefix(c->url, "http");
-	auto_free char *storage = xasprintf("lfs.storage=%s/lfs", c->repo), *remote = xasprintf("remote.origin.url=%s", c->url);
-	auto_free char *url = web ? xasprintf("lfs.url=%s%s/info/lfs", c->url, str_has_suffix(c->url, ".git") ? "" : ".git") : xasprintf("lfs.url=%s", c->url);
-	git_args(g, "-c", storage, "-c", remote, "-c", url, NULL);
+	auto_free char *storage = xasprintf("lfs.storage=%s/lfs", c->repo),
+		       *remote = xasprintf("remote.origin.url=%s", c->url);
+	auto_free char *url =
+		web ? xasprintf("lfs.url=%s%s/info/lfs", c->url, str_has_suffix(c->url, ".git") ? "" : ".git")
+		    : xasprintf("lfs.url=%s", c->url);
+	git_args(g, "-c", storage, "-c", remote, "-c", url, "-c", "lfs.transfer.maxretries=2", NULL);
 }
 
 // NULL, or why the files stay what they are in the repository: pointers.
@@ -48,7 +51,8 @@ static const char *get(const struct tree *t, const struct checkout *c, char **wh
 	auto_git struct git_run g;
 	if (!has_lfs())
 		return "git-lfs is not installed";
-	if (!c->url || repo_url_parse(c->url, &u, &e) || (!str_has_prefix(u.scheme, "http") && strcmp(u.scheme, "ssh"))) {
+	if (!c->url || repo_url_parse(c->url, &u, &e) ||
+	    (!str_has_prefix(u.scheme, "http") && strcmp(u.scheme, "ssh"))) {
 		repo_url_done(&u);
 		return "they come over https and ssh only";
 	}
@@ -78,6 +82,6 @@ void lfs_use(struct tree *t, const struct checkout *c, struct git_run *g)
 		return tree_skip(t, *c->path ? c->path : "LFS", s);
 	}
 	settings(g, c);
-	git_args(g, "-c", "filter.lfs.process=git-lfs filter-process", "-c", "filter.lfs.smudge=git-lfs smudge -- %f", "-c",
-		 "filter.lfs.clean=git-lfs clean -- %f", "-c", "filter.lfs.required=true", NULL);
+	git_args(g, "-c", "filter.lfs.process=git-lfs filter-process", "-c", "filter.lfs.smudge=git-lfs smudge -- %f",
+		 "-c", "filter.lfs.clean=git-lfs clean -- %f", "-c", "filter.lfs.required=true", NULL);
 }

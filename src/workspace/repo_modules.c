@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Submodules of a checkout. Where they come from is the repository's word, and it may be hostile: only https and ssh,
-// or what the top URL itself is, only from hosts the caller named, and never a path of this machine. The rest is left out,
-// and said.
+// or what the top URL itself is, only from hosts the caller named, and never a path of this machine. The rest is left
+// out, and said.
 #include "workspace/repo_checkout_int.h"
 
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -26,7 +27,8 @@ static bool is_plain(const char *s)
 	for (const char *c = s; *c; c++)
 		if ((unsigned char)*c < 32 || *c == 127 || *c == '\\' || *c == ':')
 			return false;
-	while (str_next(&rest, '/', &part)) // a trailing space or dot hides .git on some file systems, and a CR in a config
+	while (str_next(&rest, '/',
+			&part)) // a trailing space or dot hides .git on some file systems, and a CR in a config
 		if (!part.n || part.p[0] == '.' || strchr(" .", part.p[part.n - 1]) || !strncasecmp(part.p, "git~", 4))
 			return false;
 	return s[strlen(s) - 1] != '/';
@@ -119,14 +121,29 @@ static int write_pointer(struct tree *t, const char *path, const char *git, stru
 	return fs_mkdirs(t->dir.fd, dir, 0755, e) || fs_write(t->dir.fd, file, text, strlen(text), 0644, e) ? -1 : 0;
 }
 
+// As `git submodule init` leaves it.
+static int register_module(struct tree *t, const struct checkout *c, const struct module *m, const char *url,
+			   struct err *e)
+{
+	auto_buf struct buf b = BUF_INIT(16u << 10);
+	auto_free char *file = xasprintf("git/ws/%s/config", c->git), *key = xasprintf("submodule.%s.url", m->name);
+	auto_free char *active = xasprintf("submodule.%s.active", m->name);
+	auto_fd int fd = fs_open_beneath(t->dir.fd, file, O_WRONLY | O_APPEND, 0, e);
+	gitconfig_add(&b, active, "true");
+	gitconfig_add(&b, key, url);
+	return fd < 0 ? -1 : fs_write_all(fd, b.p, b.n, e);
+}
+
 // Fetches it into its own mirror and checks it out. What the remote refuses is left out: the rest is of use without it.
-static int get(struct tree *t, const struct checkout *c, const struct module *m, struct repo_url *u, const char *commit, int depth, struct err *e)
+static int get(struct tree *t, const struct checkout *c, const struct module *m, struct repo_url *u, const char *commit,
+	       int depth, struct err *e)
 {
 	char key[33];
 	struct fetched f;
 	struct err why;
 	repo_url_key(u->clean, key);
-	auto_free char *repo = xasprintf("%s/%s.git", t->args->repos, key), *git = xasprintf("%s/modules/%s", c->git, m->name);
+	auto_free char *repo = xasprintf("%s/%s.git", t->args->repos, key),
+		       *git = xasprintf("%s/modules/%s", c->git, m->name);
 	auto_free char *path = xasprintf("%s%s%s", c->path, *c->path ? "/" : "", m->path), *worktree = up(git, path);
 	if (t->url.place && t->url.user && !strcmp(u->place, t->url.place) && !u->user) {
 		u->user = xstrdup(t->url.user);
@@ -137,8 +154,12 @@ static int get(struct tree *t, const struct checkout *c, const struct module *m,
 		return 0;
 	}
 	fetched_done(&f);
-	struct checkout sub = {.repo = repo, .commit = commit, .url = u->clean, .git = git, .path = path, .worktree = worktree};
-	return checkout_one(t, &sub, depth + 1, e) || write_pointer(t, path, git, e) ? -1 : 0;
+	struct checkout sub = {
+		.repo = repo, .commit = commit, .url = u->clean, .git = git, .path = path, .worktree = worktree};
+	return checkout_one(t, &sub, depth + 1, e) || write_pointer(t, path, git, e) ||
+			       register_module(t, c, m, u->clean, e)
+		       ? -1
+		       : 0;
 }
 
 static int one(struct tree *t, const struct checkout *c, const struct module *m, int depth, struct err *e)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Talking to a remote: with the caller's configuration and credentials, over the protocol of the URL and no other but the
-// safe ones. A password in a URL reaches git by an environment variable only, for the place it was given for.
+// Talking to a remote: with the caller's configuration and credentials, over the protocol of the URL and no other but
+// the safe ones. A password in a URL reaches git by an environment variable only, for the place it was given for.
 #include "workspace/repo_fetch_int.h"
 
 #include "base/fault.h"
@@ -13,7 +13,7 @@
 
 // Mistakes of old tools that many histories carry; they harm nobody.
 static const char *const tolerated[] = {"zeroPaddedFilemode", "missingSpaceBeforeDate", "badTimezone", "missingEmail",
-					"badDateOverflow", "missingNameBeforeEmail", "badEmail"};
+					"badDateOverflow",    "missingNameBeforeEmail", "badEmail"};
 
 static void config(struct git_run *g, const char *key, const char *value)
 {
@@ -25,7 +25,8 @@ static void credentials(struct git_run *g, const struct repo_url *u)
 {
 	if (!u->user || !str_has_prefix(u->scheme, "http"))
 		return;
-	auto_free char *user = xasprintf("SKEP_URL_USER=%s", u->user), *key = xasprintf("GIT_CONFIG_KEY_1=credential.%s.helper", u->place);
+	auto_free char *user = xasprintf("SKEP_URL_USER=%s", u->user),
+		       *key = xasprintf("GIT_CONFIG_KEY_1=credential.%s.helper", u->place);
 	auto_free char *password = xasprintf("SKEP_URL_PASSWORD=%s", u->password ? u->password : "");
 	git_var(g, user);
 	git_var(g, password);
@@ -33,7 +34,8 @@ static void credentials(struct git_run *g, const struct repo_url *u)
 	git_var(g, "GIT_CONFIG_KEY_0=credential.helper"); // nobody else's helper shall keep them
 	git_var(g, "GIT_CONFIG_VALUE_0=");
 	git_var(g, key);
-	git_var(g, "GIT_CONFIG_VALUE_1=!f() { test \"$1\" = get && printf 'username=%s\\npassword=%s\\n' \"$SKEP_URL_USER\" \"$SKEP_URL_PASSWORD\"; }; f");
+	git_var(g,
+		"GIT_CONFIG_VALUE_1=!f() { test \"$1\" = get && printf 'username=%s\\npassword=%s\\n' \"$SKEP_URL_USER\" \"$SKEP_URL_PASSWORD\"; }; f");
 	explicit_bzero(password, strlen(password));
 }
 
@@ -93,6 +95,9 @@ static const struct {
 	{"Permission denied", ERR_DENIED, "you have no permission"},
 	{"access denied", ERR_DENIED, "you have no permission, or the repository is not exported"},
 	{"dubious ownership", ERR_DENIED, "another user owns it; git's safe.directory allows it"},
+	{"not our ref", ERR_NOT_FOUND, "it has no such commit"},
+	{"unadvertised object", ERR_NOT_FOUND, "it has no such commit, or does not give it away by its id"},
+	{"couldn't find remote ref", ERR_NOT_FOUND, "it has no such ref"},
 	{"transport '", ERR_DENIED, "its protocol is not allowed"},
 	{"does not appear to be a git repository", ERR_INVALID, "it is not a git repository"},
 	{"not a git repository", ERR_INVALID, "it is not a git repository"},
@@ -144,11 +149,13 @@ static void take_line(char *line, struct gitrefs *r, char **head)
 	}
 }
 
-int remote_refs(const struct repo_url *u, const char *also, int lock, struct gitrefs *out, char **out_head, struct err *e)
+int remote_refs(const struct repo_url *u, const char *also, int lock, struct gitrefs *out, char **out_head,
+		struct err *e)
 {
 	auto_git struct git_run g;
 	remote_init(&g, u, NULL, lock);
-	git_args(&g, "ls-remote", "--quiet", "--symref", "--", u->clean, "HEAD", "refs/heads/*", "refs/tags/*", also, NULL);
+	git_args(&g, "ls-remote", "--quiet", "--symref", "--", u->clean, "HEAD", "refs/heads/*", "refs/tags/*", also,
+		 NULL);
 	if (fault(FAULT_FETCH_ASK, e) || git_start(&g, e))
 		return -1;
 	if (g.status)
@@ -179,7 +186,8 @@ static unsigned distance(const char *a, const char *b)
 		unsigned diagonal = row[0];
 		row[0] = (unsigned)i;
 		for (size_t j = 1; j <= m; j++) {
-			unsigned best = diagonal + (tolower((unsigned char)a[i - 1]) != tolower((unsigned char)b[j - 1]));
+			unsigned best =
+				diagonal + (tolower((unsigned char)a[i - 1]) != tolower((unsigned char)b[j - 1]));
 			diagonal = row[j];
 			best = row[j] + 1 < best ? row[j] + 1 : best;
 			row[j] = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
@@ -193,7 +201,8 @@ void remote_near(const struct gitrefs *r, const char *ref, struct buf *out)
 	int shown = 0;
 	for (unsigned far = 0; far <= 3 && shown < 4; far++)
 		for (size_t i = 0; i < r->n && shown < 4; i++) {
-			const char *name = r->list[i].name, *s = strchr(name, '/') ? strchr(strchr(name, '/') + 1, '/') : NULL;
+			const char *name = r->list[i].name,
+				   *s = strchr(name, '/') ? strchr(strchr(name, '/') + 1, '/') : NULL;
 			unsigned d = s ? distance(ref, s + 1) : 9;
 			bool part = s && strlen(ref) > 2 && strcasestr(s + 1, ref) && d > 2;
 			if (far < 3 ? d != far : !(part && d > 2))

@@ -12,7 +12,8 @@ static const char *const schemes[] = {"https", "http", "ssh", "git", "file"};
 
 static int refuse(struct err *e, const char *why)
 {
-	return err_set(e, ERR_INVALID, "not a repository URL: %s; use https://, ssh://, git://, file:// or host:path", why);
+	return err_set(e, ERR_INVALID, "not a repository URL: %s; use https://, ssh://, git://, file:// or host:path",
+		       why);
 }
 
 static const char *known_scheme(struct str s)
@@ -25,7 +26,10 @@ static const char *known_scheme(struct str s)
 
 static int hex(char c)
 {
-	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+	return c >= '0' && c <= '9'   ? c - '0'
+	       : c >= 'a' && c <= 'f' ? c - 'a' + 10
+	       : c >= 'A' && c <= 'F' ? c - 'A' + 10
+				      : -1;
 }
 
 // NULL when it hides a byte that ends a line: what reads credentials reads lines.
@@ -108,7 +112,8 @@ static int parse_url(struct repo_url *u, const char *text, const char *rest, str
 	if (path[0] != '/' || !path[1])
 		return refuse(e, "it has no path");
 	bool login = u->user && !strcmp(u->scheme, "ssh");
-	u->clean = xasprintf("%s://%s%s%.*s%s", u->scheme, login ? u->user : "", login ? "@" : "", (int)(path - host), host, path);
+	u->clean = xasprintf("%s://%s%s%.*s%s", u->scheme, login ? u->user : "", login ? "@" : "", (int)(path - host),
+			     host, path);
 	return 0;
 }
 

@@ -58,9 +58,22 @@ static void same_until_something_moves(void **state)
 {
 	(void)state;
 	static const char *const moves[] = {
-		".git/HEAD", ".git/index", ".git/config", ".git/packed-refs", ".git/refs/heads/other", ".git/refs/a/b/c", ".git/shallow",
-		".git/objects/info/alternates", ".git/MERGE_HEAD", ".git/rebase-merge/done", ".git/info/exclude", ".git/config.worktree",
-		".git/modules/x/HEAD", ".git/modules/x/refs/heads/main", ".git/modules/x/index", ".git/modules/y/z/HEAD",
+		".git/HEAD",
+		".git/index",
+		".git/config",
+		".git/packed-refs",
+		".git/refs/heads/other",
+		".git/refs/a/b/c",
+		".git/shallow",
+		".git/objects/info/alternates",
+		".git/MERGE_HEAD",
+		".git/rebase-merge/done",
+		".git/info/exclude",
+		".git/config.worktree",
+		".git/modules/x/HEAD",
+		".git/modules/x/refs/heads/main",
+		".git/modules/x/index",
+		".git/modules/y/z/HEAD",
 	};
 	struct err e;
 	for (size_t i = 0; i < countof(moves); i++) {
@@ -87,7 +100,7 @@ static void too_young_to_tell(void **state)
 	struct gitstate s;
 	put(".git/refs/heads/new", "x");
 	assert_int_equal(gitstate_read(top, &s, &e), 0);
-	assert_true(s.fleeting);
+	assert_true(s.young);
 	assert_false(gitstate_same(&s));
 	gitstate_done(&s);
 	rest();
@@ -171,9 +184,15 @@ static void urls_lose_their_credentials(void **state)
 static void names_of_refs(void **state)
 {
 	(void)state;
-	static const char *const good[] = {"refs/heads/a", "refs/heads/a/b", "refs/x", "refs/heads/\xc3\xa9", "refs/tags/v1.0"};
-	static const char *const bad[] = {"HEAD", "refs/", "refs/heads/", "refs/heads/a..b", "refs/heads/.a", "refs/heads/a.lock", "refs/a.lock/b",
-					  "refs/heads/a b", "refs/heads/a~", "refs/heads/a\n", "refs//a", "refs/a@{b", "refs/heads/a.", "../refs/x"};
+	static const char *const good[] = {"refs/heads/a", "refs/heads/a/b", "refs/x", "refs/heads/\xc3\xa9",
+					   "refs/tags/v1.0"};
+	static const char *const bad[] = {"HEAD",	   "refs/",
+					  "refs/heads/",   "refs/heads/a..b",
+					  "refs/heads/.a", "refs/heads/a.lock",
+					  "refs/a.lock/b", "refs/heads/a b",
+					  "refs/heads/a~", "refs/heads/a\n",
+					  "refs//a",	   "refs/a@{b",
+					  "refs/heads/a.", "../refs/x"};
 	for (size_t i = 0; i < countof(good); i++)
 		assert_true(gitref_is_name(good[i]));
 	for (size_t i = 0; i < countof(bad); i++)
