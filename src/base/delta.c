@@ -120,14 +120,14 @@ int delta_put_fd(struct delta_out *o, const char *path, int fd, struct err *e)
 	if (head(o, 'f', before.st_mode & 0111, path, e))
 		return -1;
 	for (;;) {
-		char *p = buf_room(&o->b, DELTA_CHUNK + 4);
+		char *p = buf_room(&o->b, DELTA_CHUNK + 5);
 		ssize_t n = read(fd, p + 4, DELTA_CHUNK);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
 			return err_sys(e, "read %s", path);
-		for (int i = 0; i < 4; i++) // as wire_u32, which would end what it wrote with a zero
-			p[i] = (char)(n >> 8 * i);
+		for (int i = 0; i < 4; i++) // by hand: a buffer's own append ends what it adds with a zero byte
+			p[i] = (char)((uint32_t)n >> 8 * i);
 		o->b.n += 4 + (size_t)n;
 		sum += (uint64_t)n;
 		// what grows while it is read must end somewhere

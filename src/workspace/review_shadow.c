@@ -11,11 +11,22 @@
 #include <string.h>
 #include <unistd.h>
 
+#define SYNC_EACH 64u // more new objects than this: one sync of the file system instead of a wait for each
+
 struct shadow {
 	int dir;
 	git_odb *odb;
 	git_repository *repo; // a wrapper of odb alone: no configuration, no refs, no work tree
+	git_oid written[SYNC_EACH];
+	size_t n_written; // counts on past the array
 };
+
+static void note_written(struct shadow *s, const git_oid *id)
+{
+	if (s->n_written < SYNC_EACH)
+		s->written[s->n_written] = *id;
+	s->n_written++;
+}
 
 static int git_fails(struct err *e, int rc, const char *what)
 {
@@ -260,6 +271,8 @@ static int update_tree(struct updater *u, const git_oid *old, const struct shado
 	*out_empty = !git_treebuilder_entrycount(tb);
 	if (!rc && git_treebuilder_write(out, tb))
 		rc = git_fails(u->e, -1, "write a tree");
+	if (!rc)
+		note_written(u->s, out);
 	git_treebuilder_free(tb);
 	return rc;
 }
@@ -299,6 +312,7 @@ int shadow_write(struct shadow *s, const void *p, size_t n, uint8_t out[SHADOW_O
 	int rc = git_odb_write(&id, s->odb, p, n, GIT_OBJECT_BLOB);
 	if (rc)
 		return git_fails(e, rc, "keep an object");
+	note_written(s, &id);
 	memcpy(out, id.id, SHADOW_OID);
 	return 0;
 }
@@ -311,10 +325,27 @@ void shadow_hash(const void *p, size_t n, uint8_t out[SHADOW_OID])
 	memcpy(out, id.id, SHADOW_OID);
 }
 
-// Objects are many small files: one pass over the file system instead of a wait for each.
+static int sync_object(struct shadow *s, const git_oid *id, struct err *e)
+{
+	char hex[41];
+	shadow_hex(id->id, hex);
+	auto_free char *dir = xasprintf("objects/%.2s", hex), *name = xasprintf("objects/%.2s/%s", hex, hex + 2);
+	auto_fd int file = openat(s->dir, name, O_RDONLY | O_CLOEXEC);
+	if (file < 0 && errno == ENOENT)
+		return 0; // it was there before: in a pack, or in the repository objects are borrowed from
+	auto_fd int at = openat(s->dir, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return file < 0 || at < 0 || fsync(file) || fsync(at) ? err_sys(e, "sync an object") : 0;
+}
+
 int shadow_sync(struct shadow *s, struct err *e)
 {
-	return syncfs(s->dir) ? err_sys(e, "sync the shadow repository") : 0;
+	if (s->n_written > SYNC_EACH)
+		return syncfs(s->dir) ? err_sys(e, "sync the shadow repository") : 0;
+	for (size_t i = 0; i < s->n_written; i++)
+		if (sync_object(s, &s->written[i], e))
+			return -1;
+	auto_fd int objects = openat(s->dir, "objects", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return objects < 0 || fsync(objects) ? err_sys(e, "sync the shadow repository") : 0;
 }
 
 int shadow_empty_tree(struct shadow *s, uint8_t out[SHADOW_OID], struct err *e)

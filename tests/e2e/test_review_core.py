@@ -543,10 +543,14 @@ def test_an_edit_under_apply_is_never_lost(rv):
     for i in range(5):
         put(rv.box, f"f{i}", "2\n")
     rv.collect()
+    started = time.monotonic()
+    rv.apply()
+    whole = time.monotonic() - started
+    rv.undo()
     conflicts = 0
     for n in range(25):
         p = rv.start("apply", set={"all": True}, accept_risk=True)
-        time.sleep(random.random() * 0.02)
+        time.sleep(random.random() * whole * 1.3)
         with open(f"{rv.host}/new", "w") as f:
             f.write(f"host {n}\n")
         os.rename(f"{rv.host}/new", f"{rv.host}/f3")
