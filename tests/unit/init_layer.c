@@ -262,11 +262,17 @@ static void unmount_stack(void)
 	assert_int_equal(fs_remove_tree(AT_FDCWD, work, &e), 0);
 }
 
-static void layer_job(enum layer_verb verb, char **from, const char *to, const char *like)
+// below: how many of the sealed ones, from the oldest on, lie below what is merged.
+static void layer_job(enum layer_verb verb, char **from, const char *to, const char *like, int n_below)
 {
+	char *below[LIMIT_LAYERS + 1] = {0};
+	auto_free char *base = xasprintf("%s/base", top);
+	for (int i = 0; i < n_below; i++)
+		below[i] = path_of(st.sealed[st.n - n_below + i], "");
 	auto_free char *path = xasprintf("%s/layers", top);
 	auto_fd int layers = dir_at(path);
-	struct layer_op op = {.verb = verb, .from = from, .to = to, .like = like};
+	struct layer_op op = {.verb = verb, .from = from, .to = to, .like = like, .below = below};
+	op.base = verb == LAYER_MERGE ? base : NULL;
 	struct layer_result r, again;
 	struct err e = {0};
 	if (layer_do(layers, &op, &r, &e))
@@ -275,6 +281,8 @@ static void layer_job(enum layer_verb verb, char **from, const char *to, const c
 	assert_int_equal(layer_do(layers, &size, &again, &e), 0);
 	assert_int_equal(r.files, again.files);
 	umask(022);
+	for (int i = 0; i < n_below; i++)
+		free(below[i]);
 }
 
 static void check_view(void)
@@ -329,7 +337,7 @@ static void merge(void)
 	char *list[LIMIT_LAYERS + 1] = {0}, name[32];
 	memcpy(list, st.sealed + from, (size_t)n * sizeof *list);
 	snprintf(name, sizeof name, "m%d", st.made++);
-	layer_job(LAYER_MERGE, list, name, NULL);
+	layer_job(LAYER_MERGE, list, name, NULL, st.n - from - n);
 	unmount_stack();
 	for (int i = 0; i < n; i++)
 		free(st.sealed[from + i]);
@@ -344,7 +352,7 @@ static void copy(void)
 {
 	char name[32];
 	snprintf(name, sizeof name, "c%d", st.made++);
-	layer_job(LAYER_COPY, (char *[]){st.upper, NULL}, name, *st.copy ? st.copy : NULL);
+	layer_job(LAYER_COPY, (char *[]){st.upper, NULL}, name, *st.copy ? st.copy : NULL, 0);
 	auto_free char *a = path_of(st.upper, "ws"), *b = path_of(name, "ws");
 	assert_same(a, b, true);
 	memcpy(st.copy, name, sizeof name);
@@ -528,7 +536,7 @@ static void a_stack_shows_the_model_whatever_is_done_to_it(void **state)
 {
 	(void)state;
 	const char *from = getenv("SKEP_SEED"), *many = getenv("SKEP_SEEDS"); // to look closer, or longer
-	uint64_t seed = from ? strtoul(from, NULL, 10) : 1, n = many ? strtoul(many, NULL, 10) : from ? 1 : 6;
+	uint64_t seed = from ? strtoul(from, NULL, 10) : 1, n = many ? strtoul(many, NULL, 10) : from ? 1 : 12;
 	if (!in_namespace()) {
 		skip();
 	}
@@ -550,7 +558,7 @@ static int set_up(void **state)
 	memcpy(top, "/tmp/skep-layer-XXXXXX", 23);
 	assert_non_null(mkdtemp(top));
 	auto_fd int at = dir_at(top);
-	return fs_mkdirs(at, "layers/a/ws", 0755, &e) | fs_mkdirs(at, "layers/b/ws", 0755, &e);
+	return fs_mkdirs(at, "base", 0755, &e) | fs_mkdirs(at, "layers/a/ws", 0755, &e) | fs_mkdirs(at, "layers/b/ws", 0755, &e);
 }
 
 static int tear_down(void **state)
@@ -586,11 +594,34 @@ static void a_directory_over_something_else_cuts_off(void **state)
 	put("a", "ws/gone/n", "x", 1); // not marked: the layer below says it
 	put("a", "ws/file/n", "x", 1);
 	put("a", "ws/dir/n", "x", 1);
-	layer_job(LAYER_MERGE, (char *[]){(char *)"a", (char *)"b", NULL}, "m", NULL);
+	layer_job(LAYER_MERGE, (char *[]){(char *)"a", (char *)"b", NULL}, "m", NULL, 0);
 	assert_true(is_opaque("m", "ws/gone") && is_opaque("m", "ws/file"));
 	assert_false(is_opaque("m", "ws/dir"));
 	auto_free char *old = path_of("m", "ws/dir/old");
 	assert_int_equal(access(old, F_OK), 0);
+}
+
+// What lies below a directory that hides the base is hidden with it, though nothing marks it.
+static void a_cut_off_directory_cuts_off_what_is_in_it(void **state)
+{
+	(void)state;
+	struct err e;
+	struct stack s = {0};
+	struct lines got = {0};
+	auto_free char *gone = path_of("b", "ws/d"), *a = path_of("a", "ws"), *b = path_of("b", "ws"), *base = xasprintf("%s/base", top);
+	auto_free char *old = xasprintf("%s/base/d/sub", top), *file = xasprintf("%s/old", old);
+	assert_int_equal(mknod(gone, S_IFCHR, 0), 0);
+	put("a", "ws/d/sub/new", "x", 1);
+	assert_int_equal(fs_mkdirs(AT_FDCWD, old, 0755, &e) | fs_write(AT_FDCWD, file, "x", 1, 0644, &e), 0);
+	auto_fd int fa = dir_at(a), fb = dir_at(b), fbase = dir_at(base);
+	stack_add(&s, false, fa);
+	stack_add(&s, false, fb);
+	stack_add(&s, true, fbase);
+	assert_int_equal(stack_changes(&s, add_line, &got, &e), 0);
+	assert_int_equal(got.n, 2);
+	assert_string_equal(got.list[0], "A d/sub/new");
+	assert_string_equal(got.list[1], "D d/sub/old");
+	lines_done(&got);
 }
 
 static ino_t ino_of(const char *layer, const char *path)
@@ -621,7 +652,7 @@ static void only_what_did_not_change_is_shared(void **state)
 	for (size_t i = 0; i < countof(names); i++)
 		put("a", names[i], text, strstr(names[i], "small") ? 1000 : sizeof text);
 	usleep(100000);
-	layer_job(LAYER_COPY, a, "c1", NULL);
+	layer_job(LAYER_COPY, a, "c1", NULL, 0);
 	change_secretly("ws/small-changed");
 	change_secretly("ws/big-changed");
 	auto_free char *mode = path_of("a", "ws/big-mode"), *attr = path_of("a", "ws/big-attr");
@@ -630,8 +661,8 @@ static void only_what_did_not_change_is_shared(void **state)
 		skip(); // then there is no change to see
 	}
 	usleep(100000);
-	layer_job(LAYER_COPY, a, "c2", "c1");
-	layer_job(LAYER_COPY, a, "c3", "c2");
+	layer_job(LAYER_COPY, a, "c2", "c1", 0);
+	layer_job(LAYER_COPY, a, "c3", "c2", 0);
 	for (size_t i = 0; i < countof(names); i++) {
 		bool same = i < 2;
 		assert_int_equal(ino_of("c1", names[i]) == ino_of("c2", names[i]), same);
@@ -647,14 +678,14 @@ static void a_damaged_manifest_is_no_manifest(void **state)
 	char *a[] = {(char *)"a", NULL};
 	put("a", "ws/x", "1", 1);
 	usleep(100000);
-	layer_job(LAYER_COPY, a, "c1", NULL);
+	layer_job(LAYER_COPY, a, "c1", NULL, 0);
 	auto_free char *manifest = path_of("c1", "manifest");
 	auto_fd int fd = open(manifest, O_WRONLY | O_CLOEXEC);
 	if (fd < 0) {
 		skip(); // of a file system that tells too little
 	}
 	assert_int_equal(pwrite(fd, "\377", 1, 20), 1);
-	layer_job(LAYER_COPY, a, "c2", "c1");
+	layer_job(LAYER_COPY, a, "c2", "c1", 0);
 	assert_true(ino_of("c1", "ws/x") != ino_of("c2", "ws/x"));
 }
 
@@ -662,6 +693,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_directory_over_something_else_cuts_off, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_cut_off_directory_cuts_off_what_is_in_it, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(only_what_did_not_change_is_shared, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_damaged_manifest_is_no_manifest, set_up, tear_down),
 		cmocka_unit_test(a_stack_shows_the_model_whatever_is_done_to_it),
