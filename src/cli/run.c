@@ -109,7 +109,7 @@ static int run_run(const struct call *c)
 		return out_fail(c, &e);
 	const char *id = json_str(box, "id"), *name = json_str(box, "name");
 	struct pump_result r;
-	struct pump_spec spec = {.in = in ? 0 : -1, .out = 1, .err = 2, .tty = tty, .forward = true, .to_end = true};
+	struct pump_spec spec = {.in = in ? 0 : -1, .out = 1, .err = 2, .tty = tty, .forward = true, .to_end = !o->context};
 	int status = session_run(c, json_object_get(box, "attach"), spec, &r);
 	if (r.has_changes)
 		summarize(*name ? name : id, &r);

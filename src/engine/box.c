@@ -90,6 +90,11 @@ void box_drop(struct box *b)
 		b->floating = t;
 		task_end(t, &e);
 	}
+	for (struct task *t = b->floating, *next; t; t = next) {
+		next = t->next;
+		if (t->wait.at_ms) // it waits for the next cell, which will not come
+			task_end(t, &e);
+	}
 	record_forget(b);
 	pin_forget(b, false);
 	net_done(b, false);
@@ -250,6 +255,12 @@ void task_float(struct task *t)
 	t->next = b->floating;
 	b->floating = t;
 	run_next(b);
+}
+
+void task_unfloat(struct task *t)
+{
+	unlink_task(&t->box->floating, t);
+	t->floating = false;
 }
 
 void task_end(struct task *t, const struct err *e)

@@ -91,8 +91,9 @@ void cellspec_make(struct box *b, const struct task *t, bool maintenance, struct
 	if (!t || !t->has_exec)
 		return;
 	out->has_exec = true;
-	// `run` is about the sandbox's first command: a later start of a kept one is an ordinary cell
-	out->ends_with_exec = maintenance || (s->run && t->kind == TASK_CREATE);
+	// `run` is about the sandbox's first command: a later start of a kept one is an ordinary cell, and so is one that others
+	// may find by its context while that command runs
+	out->ends_with_exec = maintenance || (s->run && t->kind == TASK_CREATE && !s->context);
 	out->remove_if_clean = s->run && t->kind == TASK_CREATE && !s->keep && !s->name;
 	copy_exec(&t->exec, &out->exec);
 	memcpy(out->ticket, t->ticket, sizeof out->ticket);

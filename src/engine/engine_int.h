@@ -47,6 +47,7 @@ struct task {
 	struct sealing *sealing; // a snapshot under way: snap_int.h
 	struct snap *made;	 // by it, or found
 	bool sealed;		 // an exec: its automatic snapshot is made
+	unsigned tries;		 // an exec: how often it found its cell ending
 	char *word;		 // name of the snapshot to make, or which one is meant
 	uint32_t count;		 // of forks
 	struct box **forks;	 // made, count of them
@@ -156,6 +157,7 @@ void task_run(struct task *t);	  // life.c
 void task_answer(struct task *t, const struct err *e); // once; the task goes on until task_end
 void task_end(struct task *t, const struct err *e);    // answers if not done, frees, lets the next one run
 void task_float(struct task *t);		       // gives the box up, stays alive
+void task_unfloat(struct task *t);		       // to be submitted again
 int task_refuse(struct done d, const struct err *e);
 
 // blank.c: a new sandbox's id, with its directory and empty journal made

@@ -9,6 +9,9 @@
 #include <errno.h>
 #include <string.h>
 
+#define AGAIN_MS 50
+#define AGAIN_TRIES 100
+
 static void logged(const struct box *b, int rc, const struct err *e)
 {
 	engine_wrote(b->g);
@@ -22,11 +25,32 @@ void exec_store(struct task *t)
 	logged(t->box, store_exec_add(t->box->g->store, &t->row, &e), &e);
 }
 
+static void on_again(struct timer *tm)
+{
+	struct task *t = container_of(tm, struct task, wait);
+	task_unfloat(t);
+	task_submit(t);
+}
+
+// It came while the cell was ending by itself (idle, expired): the next cell is for it.
+static bool try_again(struct task *t, const struct err *e)
+{
+	struct err se;
+	if (!e || e->kind != ERR_CONFLICT || t->exec.kind != EXEC_COMMAND || t->tries++ >= AGAIN_TRIES)
+		return false;
+	logged(t->box, store_exec_drop(t->box->g->store, t->row.id, &se), &se);
+	t->wait.fn = on_again;
+	timer_set(t->box->g->loop, &t->wait, AGAIN_MS);
+	return true;
+}
+
 static void on_begun(void *ctx, const struct err *e)
 {
 	struct task *t = ctx;
 	struct box *b = t->box;
 	struct err se;
+	if (try_again(t, e))
+		return;
 	task_answer(t, e);
 	if (t->exec.kind == EXEC_COMMAND) {
 		int rc = e ? store_exec_drop(b->g->store, t->row.id, &se)
