@@ -395,7 +395,7 @@ static struct cell *native_start(struct backend *b, const struct cell_spec *spec
 	cell_spec_write(&wire, spec);
 	bool warm_ok = fits_warm(spec, fresh);
 	auto_buf struct buf key = BUF_INIT(FRAME_MAX);
-	if (warm_ok) {
+	if (warm_ok && !spec->hide) { // what is hidden is judged when a cell starts: no slot can bring that
 		place_write(&key, spec);
 		nursery_aim(n, &key);
 	}

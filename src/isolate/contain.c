@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "isolate/caps.h"
+#include "isolate/hide.h"
 #include "isolate/landlock.h"
 #include "isolate/net.h"
 #include "isolate/rlimits.h"
@@ -183,6 +184,18 @@ static int open_base(struct contain *c, const struct cell_spec *s, struct err *e
 	return 0;
 }
 
+// On the stage's own tmpfs: it goes with the cell.
+static int hide_base(const struct contain *c, const struct cell_spec *s, struct err *e)
+{
+	auto_free char *path = xasprintf("%s/stage/" ROOTFS_HIDE, c->host->template);
+	if (c->base < 0 || !s->hide)
+		return 0;
+	if (fs_mkdirs(AT_FDCWD, path, 0755, e))
+		return -1;
+	auto_fd int into = fs_open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0, e);
+	return into < 0 ? -1 : hide_build(c->base, into, s->hide, e);
+}
+
 // From here on nothing of the host has a name.
 static int leave_host(struct contain *c, struct err *e)
 {
@@ -208,7 +221,7 @@ static int attach_place(const struct contain *c, const int *trees, int n, struct
 static int prepare_place(struct contain *c, struct err *e)
 {
 	struct plan p = {0};
-	if (open_base(c, c->place, e) || own_top(c, e))
+	if (open_base(c, c->place, e) || hide_base(c, c->place, e) || own_top(c, e))
 		return -1;
 	rootfs_place(c->host, c->place, c->molded, &p);
 	if (apply(c, &p, e))
@@ -325,7 +338,7 @@ static int build_mounts(struct contain *c, const struct cell_spec *s, const int 
 	sources_done(&src);
 	if (rc || (c->has < SLOT_LAYER && (c->layer = open_staged(c, "l", e)) < 0))
 		return -1;
-	if (c->has < SLOT_PLACE && open_base(c, s, e))
+	if (c->has < SLOT_PLACE && (open_base(c, s, e) || hide_base(c, s, e)))
 		return -1;
 	if ((s->image || s->profile == PROFILE_ROOT) && mount_root_overlay(c, s, e))
 		return -1;

@@ -193,7 +193,7 @@ bool rootfs_can_mold(const struct cell_spec *place)
 	for (uint32_t i = 0; i < place->n_mounts; i++)
 		if (is_below_own(place->mounts[i].dst))
 			return false;
-	return true;
+	return !place->hide; // judged when a cell starts, not earlier
 }
 
 #define WAITING_PLACE "srv" // of a workspace below them, in the mold
@@ -375,7 +375,8 @@ void rootfs_place(const struct rootfs_host *h, const struct cell_spec *s, bool m
 		else
 			plan_add(p, MOUNT_BIND, src, m->dst + 1, NULL, m->writable ? MF_WRITE : 0);
 	}
-	overlay(p, h, s, mold && is_below_own(s->ws_path) ? WAITING_PLACE : s->ws_path + 1, s->base ? "b" : "../empty", "ws");
+	const char *lower = !s->base ? "../empty" : s->hide ? ROOTFS_HIDE ":b" : "b";
+	overlay(p, h, s, mold && is_below_own(s->ws_path) ? WAITING_PLACE : s->ws_path + 1, lower, "ws");
 }
 
 // A sandbox inside mounts a /proc of its own, and the kernel lets it only where a whole one is to be seen already

@@ -15,8 +15,10 @@
 #include "model/spec.h"
 
 #define ROOTFS_SYSTEM_MAX 16
-#define ROOTFS_MOUNTS_MAX 64
+#define ROOTFS_MOUNTS_MAX 256 // as many as a spec can hold: none is ever left out
 #define ROOTFS_SOURCES_MAX (ROOTFS_MOUNTS_MAX + LIMIT_LAYERS + ROOTFS_SYSTEM_MAX + 16)
+
+#define ROOTFS_HIDE "h" // in the stage: whiteouts over the base (isolate/hide.h), made before rootfs_place's plan is applied
 
 struct rootfs_host {
 	struct {
