@@ -312,6 +312,8 @@ static void put_flags(struct jsonw *w, const struct create_opts *o, bool run)
 		jw_kbool(w, "nested", true);
 	if (o->no_trace)
 		jw_kbool(w, "trace", false);
+	if (o->no_project)
+		jw_kbool(w, "project", false);
 	if (run)
 		jw_kbool(w, "run", true);
 	if (o->keep)

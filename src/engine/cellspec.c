@@ -13,7 +13,7 @@ static const char *home_inside(const struct sandbox *s)
 
 static void add_mount(struct cell_spec *out, const struct cell_mount *m)
 {
-	out->mounts[out->n_mounts++] = (struct cell_mount){xstrdup(m->src), xstrdup(m->dst), m->writable};
+	out->mounts[out->n_mounts++] = (struct cell_mount){xstrdup(m->src), xstrdup(m->dst), m->writable, m->cache};
 }
 
 // Tool roots first: what the caller asked for by name may lie below them and wins.
@@ -74,6 +74,7 @@ void cellspec_make(struct box *b, const struct task *t, bool maintenance, struct
 		.image = s->image ? xasprintf("%s/images/%s", b->g->skep_home, s->image) : NULL,
 		.base = s->tree ? xasprintf("%s/%s", b->g->skep_home, s->tree) : dup_or_null(s->repo),
 		.ws_path = xstrdup(s->ws_path),
+		.hide = s->project.hide ? strv_copy(s->project.hide) : NULL,
 		.home = xstrdup(home_inside(s)),
 		.limits = s->limits,
 		.expires_unix_ms = maintenance || s->pinned ? 0 : s->expires,

@@ -165,7 +165,7 @@ static int make_from(struct engine *g, struct create *c, struct sandbox *row, st
 {
 	if (c->repo || c->empty || c->image || c->ref || c->workspace_path || c->n_mounts)
 		return err_set(e, ERR_INVALID, "a sandbox made from a snapshot has its repository, image, mounts and workspace path from there");
-	if (create_from(g, c->from, row, e))
+	if (config_apply(g, c, NULL, false, e) || create_from(g, c->from, row, e))
 		return -1;
 	row->env = list_add(row->env, &c->env);
 	row->labels = list_add(row->labels, &c->labels);
@@ -180,9 +180,9 @@ static int make_from(struct engine *g, struct create *c, struct sandbox *row, st
 	return 0;
 }
 
-static int make_new(struct engine *g, struct create *c, struct sandbox *row, struct err *e)
+static int make_new(struct engine *g, struct create *c, struct sandbox *row, char ***notices, struct err *e)
 {
-	if (check_mounts(g, c, e) || resolve_image(g, c, row, e) || resolve_base(g, c, row, e))
+	if (resolve_base(g, c, row, e) || project_apply(g, c, row, notices, e) || check_mounts(g, c, e) || resolve_image(g, c, row, e))
 		return -1;
 	row->profile = c->profile;
 	row->nested = c->nested;
@@ -207,10 +207,10 @@ static int make_new(struct engine *g, struct create *c, struct sandbox *row, str
 	return 0;
 }
 
-static int make_row(struct engine *g, struct create *c, struct sandbox *row, struct err *e)
+static int make_row(struct engine *g, struct create *c, struct sandbox *row, char ***notices, struct err *e)
 {
-	if (config_apply(g, c, e) || budget_check(g, e) || check_name(g, c->name, e) || env_check(c->env, e) || check_labels(c->labels, e) ||
-	    (c->from ? make_from(g, c, row, e) : make_new(g, c, row, e)) || net_request_check(g, &c->net, e))
+	if (budget_check(g, e) || check_name(g, c->name, e) || env_check(c->env, e) || check_labels(c->labels, e) ||
+	    (c->from ? make_from(g, c, row, e) : make_new(g, c, row, notices, e)) || net_request_check(g, &c->net, e))
 		return -1;
 	if (c->run && !c->has_exec)
 		return err_set(e, ERR_INVALID, "\"run\" needs an exec");
@@ -237,7 +237,8 @@ static int store_all(struct task *t, bool cell, struct err *e)
 	engine_wrote(b->g);
 	if (store_begin(s, e))
 		return -1;
-	if (store_sandbox_add(s, &b->row, e) || (b->row.has_net && store_net_set(s, b->row.id, &b->row.net, e)) || (cell && store_cell_set(s, &b->cell_row, e)) ||
+	if (store_sandbox_add(s, &b->row, e) || (b->row.has_net && store_net_set(s, b->row.id, &b->row.net, e)) ||
+	    store_project_set(s, b->row.id, &b->row.project, e) || (cell && store_cell_set(s, &b->cell_row, e)) ||
 	    (t->has_exec && store_exec_add(s, &t->row, e))) {
 		store_rollback(s);
 		return -1;
@@ -335,7 +336,9 @@ void engine_create(struct engine *g, struct create *c, struct done d)
 		find_again(known, c, d);
 		return;
 	}
-	if (make_row(g, c, &row, &e) || blank_take(g, row.id, &e)) {
+	char **notices = NULL;
+	if (make_row(g, c, &row, &notices, &e) || blank_take(g, row.id, &e)) {
+		strv_free(notices);
 		sandbox_done(&row);
 		create_done(c);
 		task_refuse(d, &e);
@@ -343,6 +346,7 @@ void engine_create(struct engine *g, struct create *c, struct done d)
 	}
 	struct task *t = task_new(box_add(g, &row), TASK_CREATE, d);
 	t->box->holder = t;
+	t->box->project_notices = notices;
 	t->start = c->start || c->has_exec;
 	t->cwd = take(&c->cwd);
 	t->url = take(&c->repo);

@@ -82,7 +82,8 @@ struct box {
 	struct timer late_timer, pin_timer;
 	int late_tries;
 	struct cell_net net;	// made by net_ready for the next start
-	char **notices;		// what net_settle left out, and why
+	char **notices;		// what was left out, and why
+	char **project_notices; // those of its creation
 	bool net_dirty, net_stale, making_ca;
 	struct waiter *waiters; // for its cell to be told of a new policy
 	struct timer net_failed;
@@ -135,6 +136,7 @@ struct box *box_find(struct engine *g, const char *id, struct err *e); // for a 
 struct box *box_by_id(struct engine *g, const char *id); // exact id, NULL when absent
 bool name_is_valid(const char *name);
 struct box *box_add(struct engine *g, struct sandbox *row); // empties *row
+const char *box_project(const struct box *b); // the directory whose project file counts; NULL = none does
 void box_free(void *box); // its memory only
 void box_release(struct box *b); // with its snapshots and layers that nobody else uses
 void box_drop(struct box *b); // out of memory; waiting tasks get NOT_FOUND

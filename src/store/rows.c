@@ -92,6 +92,7 @@ void sandbox_done(struct sandbox *s)
 	free(s->tree);
 	free(s->ref);
 	free(s->pin);
+	project_row_done(&s->project);
 	*s = (struct sandbox){0};
 }
 
@@ -264,7 +265,8 @@ int store_run_id(struct store *s, enum query q, const char *id, struct err *e)
 int store_sandbox_drop(struct store *s, const char *id, struct err *e)
 {
 	return store_run_id(s, Q_BOX_DROP, id, e) || store_run_id(s, Q_BOX_DROP_CELL, id, e) ||
-			       store_run_id(s, Q_BOX_DROP_EXECS, id, e) || store_run_id(s, Q_NET_DROP, id, e)
+			       store_run_id(s, Q_BOX_DROP_EXECS, id, e) || store_run_id(s, Q_NET_DROP, id, e) ||
+			       store_run_id(s, Q_PROJECT_DROP, id, e)
 		       ? -1
 		       : 0;
 }
