@@ -72,7 +72,7 @@ void box_free(void *p)
 {
 	struct box *b = p; // its engine may be gone already
 	strv_free(b->notices);
-	strv_free(b->project_notices);
+	strv_free(b->create_notices);
 	cell_net_done(&b->net);
 	sandbox_done(&b->row);
 	cell_row_done(&b->cell_row);
@@ -276,6 +276,9 @@ void task_end(struct task *t, const struct err *e)
 	free(t->cwd);
 	strv_free(t->git_env);
 	free(t->forks);
+	if (t->later)
+		create_done(t->later);
+	free(t->later);
 	free(t);
 	run_next(b);
 }

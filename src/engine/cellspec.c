@@ -28,7 +28,7 @@ static void add_mounts(struct box *b, struct cell_spec *out)
 	for (char **o = b->row.objects; o && *o; o++) {
 		size_t n = strcspn(*o, "\t");
 		if ((*o)[n])
-			out->mounts[out->n_mounts++] = (struct cell_mount){xstrndup(*o, n), xstrdup(*o + n + 1), false};
+			out->mounts[out->n_mounts++] = (struct cell_mount){.src = xstrndup(*o, n), .dst = xstrdup(*o + n + 1)};
 	}
 }
 

@@ -180,27 +180,37 @@ static int make_from(struct engine *g, struct create *c, struct sandbox *row, st
 	return 0;
 }
 
-static int make_new(struct engine *g, struct create *c, struct sandbox *row, char ***notices, struct err *e)
+// What the caller, the project in `dir` (NULL = none) and the configurations say of it, into the row.
+static int settle_wishes(struct engine *g, struct create *c, const char *dir, struct sandbox *row, char ***notices, struct err *e)
 {
-	if (resolve_base(g, c, row, e) || project_apply(g, c, row, notices, e) || check_mounts(g, c, e) || resolve_image(g, c, row, e))
+	if (project_apply(g, c, dir, row, notices, e) || check_mounts(g, c, e) || resolve_image(g, c, row, e))
 		return -1;
-	row->profile = c->profile;
-	row->nested = c->nested;
-	row->trace_off = c->trace_off;
 	row->strict = c->strict;
-	row->path = take(&c->caller_path);
 	row->env = list_or_empty(&c->env);
-	row->labels = list_or_empty(&c->labels);
-	row->lowers = xcalloc(1, sizeof *row->lowers);
-	row->objects = xcalloc(1, sizeof *row->objects);
 	row->mounts = take(&c->mounts);
 	row->n_mounts = c->n_mounts;
 	c->n_mounts = 0;
 	row->limits = c->limits;
-	row->umask_bits = c->umask_bits;
 	row->timeout_ms = c->timeout_ms;
 	row->ttl_ms = c->ttl_ms;
 	row->idle_ms = c->idle_ms;
+	return 0;
+}
+
+static int make_new(struct engine *g, struct create *c, struct sandbox *row, char ***notices, struct err *e)
+{
+	if (resolve_base(g, c, row, e))
+		return -1;
+	row->profile = c->profile;
+	if (!row->url && settle_wishes(g, c, row->repo, row, notices, e)) // the file of a repository is read when it was fetched
+		return -1;
+	row->nested = c->nested;
+	row->trace_off = c->trace_off;
+	row->path = take(&c->caller_path);
+	row->labels = list_or_empty(&c->labels);
+	row->lowers = xcalloc(1, sizeof *row->lowers);
+	row->objects = xcalloc(1, sizeof *row->objects);
+	row->umask_bits = c->umask_bits;
 	row->auto_snapshot = c->auto_snapshot;
 	row->on_expiry = c->on_expiry;
 	row->lease = c->lease;
@@ -281,12 +291,25 @@ static int build(struct task *t, const char *cwd, bool start, struct err *e)
 	return fault(FAULT_ENGINE_SPEC, e) ? -1 : 0;
 }
 
+// Of a repository that was fetched meanwhile.
+static int settle_later(struct task *t, struct err *e)
+{
+	struct box *b = t->box;
+	auto_free char *dir = b->row.tree ? xasprintf("%s/%s", b->g->skep_home, b->row.tree) : NULL;
+	if (!t->later)
+		return 0;
+	if (settle_wishes(b->g, t->later, dir, &b->row, &b->create_notices, e))
+		return -1;
+	b->row.expires = b->row.ttl_ms ? b->row.created + b->row.ttl_ms : 0;
+	return 0;
+}
+
 // Its base is there: the sandbox comes into being, and its cell if a command waits for it.
 static void on_based(struct task *t, const struct err *e)
 {
 	struct box *b = t->box;
 	struct err why;
-	if (e || build(t, t->cwd, t->start, &why)) {
+	if (e || settle_later(t, &why) || build(t, t->cwd, t->start, &why)) {
 		why = e ? *e : why;
 		create_undo(t, &why);
 		return;
@@ -346,7 +369,7 @@ void engine_create(struct engine *g, struct create *c, struct done d)
 	}
 	struct task *t = task_new(box_add(g, &row), TASK_CREATE, d);
 	t->box->holder = t;
-	t->box->project_notices = notices;
+	t->box->create_notices = notices;
 	t->start = c->start || c->has_exec;
 	t->cwd = take(&c->cwd);
 	t->url = take(&c->repo);
@@ -355,6 +378,11 @@ void engine_create(struct engine *g, struct create *c, struct done d)
 	if (c->has_exec) {
 		t->want = c->exec;
 		c->exec = (struct exec_request){0};
+	}
+	if (t->box->row.url) {
+		t->later = xcalloc(1, sizeof *t->later);
+		*t->later = *c;
+		*c = (struct create){0};
 	}
 	create_done(c);
 	base_prepare(t, on_based);

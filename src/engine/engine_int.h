@@ -54,6 +54,7 @@ struct task {
 	char *cwd;	 // the caller's
 	char **git_env;	 // for git alone
 	bool start, pin; // a create: its cell too; on a frozen copy
+	struct create *later; // what is settled when the repository is there; NULL = nothing
 	struct timer wait;
 	struct task *next;
 };
@@ -83,7 +84,7 @@ struct box {
 	int late_tries;
 	struct cell_net net;	// made by net_ready for the next start
 	char **notices;		// what was left out, and why
-	char **project_notices; // those of its creation
+	char **create_notices; // those of its creation
 	bool net_dirty, net_stale, making_ca;
 	struct waiter *waiters; // for its cell to be told of a new policy
 	struct timer net_failed;

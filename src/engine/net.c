@@ -76,7 +76,7 @@ static void lend_registries(struct box *b)
 
 static int settle(struct box *b, struct policy *p, struct err *e)
 {
-	char **notices = b->row.state == STATE_CREATING && b->project_notices ? strv_copy(b->project_notices) : NULL;
+	char **notices = b->row.state == STATE_CREATING && b->create_notices ? strv_copy(b->create_notices) : NULL;
 	lend_registries(b);
 	size_t before = strv_len(b->row.net.secrets);
 	int rc = policy_make(b->g, &b->row.net, box_project(b), p, &notices, e);

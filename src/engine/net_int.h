@@ -58,14 +58,14 @@ struct project_file {
 	char sha256[SHA256_HEX];
 	struct project project;
 };
-// 1 = it is there, 0 = there is none, -1 = it can not be used. ws_path: as for devcontainer_parse.
-int project_read(const char *repo, const char *ws_path, struct project_file *out, struct err *e) MUST_USE;
+// 1 = it is there, 0 = there is none, -1 = it can not be used.
+int project_read(const char *repo, struct project_file *out, struct err *e) MUST_USE;
 int project_read_own(const char *repo, struct project_file *out, struct err *e) MUST_USE; // only .skep.yaml: what can ask for trust
 void project_file_done(struct project_file *f);
 char *project_path(const char *repo); // owned
-// What a new sandbox takes from it, and from the configurations, where the request says nothing. row has its base and path.
-// notices: what was left out, and why.
-int project_apply(struct engine *g, struct create *c, struct sandbox *row, char ***notices, struct err *e) MUST_USE;
+// What a new sandbox takes from the file in dir (NULL = none), and from the configurations, where the request says nothing.
+// row has its base and path. notices: what was left out, and why.
+int project_apply(struct engine *g, struct create *c, const char *dir, struct sandbox *row, char ***notices, struct err *e) MUST_USE;
 
 // trust.c
 bool project_is_trusted(const struct engine *g, const struct project_file *f);

@@ -35,6 +35,11 @@ void project_file_done(struct project_file *f)
 	*f = (struct project_file){0};
 }
 
+// Where the project is seen inside: as a rule, and as the caller wants it (NULL = has not said).
+struct seen {
+	const char *usual, *asked;
+};
+
 static bool is_absent(const struct err *e)
 {
 	return e->sys == ENOENT || e->sys == ENOTDIR;
@@ -76,7 +81,7 @@ static char *only_devcontainer(int dir)
 	return found;
 }
 
-static int read_devcontainer(int dir, const char *repo, const char *ws_path, struct project_file *f, struct err *e)
+static int read_devcontainer(int dir, const char *repo, const struct seen *at, struct project_file *f, struct err *e)
 {
 	static const char *const names[] = {".devcontainer/devcontainer.json", ".devcontainer.json"};
 	auto_free char *only = NULL;
@@ -91,14 +96,14 @@ static int read_devcontainer(int dir, const char *repo, const char *ws_path, str
 		f->path = xasprintf("%s/%s", repo, name);
 		if (rc > 0) {
 			sha256_hex(buf_cstr(&text), text.n, f->sha256);
-			rc = devcontainer_parse(buf_cstr(&text), text.n, repo, ws_path, &f->project, e) ? -1 : 1;
+			rc = devcontainer_parse(buf_cstr(&text), text.n, at->usual, at->asked, &f->project, e) ? -1 : 1;
 		}
 		f->project.from_devcontainer = true; // also when it can not be used
 	}
 	return rc;
 }
 
-static int read_any(const char *repo, const char *ws_path, bool others, struct project_file *out, struct err *e)
+static int read_any(const char *repo, const struct seen *at, struct project_file *out, struct err *e)
 {
 	struct project_file f = {.path = project_path(repo)};
 	auto_buf struct buf text = BUF_INIT(PROJECT_FILE);
@@ -107,21 +112,21 @@ static int read_any(const char *repo, const char *ws_path, bool others, struct p
 	if (rc > 0) {
 		sha256_hex(buf_cstr(&text), text.n, f.sha256);
 		rc = project_parse(buf_cstr(&text), text.n, &f.project, e) ? -1 : 1;
-	} else if (!rc && dir >= 0 && others) {
-		rc = read_devcontainer(dir, repo, ws_path, &f, e);
+	} else if (!rc && dir >= 0 && at) {
+		rc = read_devcontainer(dir, repo, at, &f, e);
 	}
 	*out = f;
 	return rc;
 }
 
-int project_read(const char *repo, const char *ws_path, struct project_file *out, struct err *e)
+int project_read(const char *repo, struct project_file *out, struct err *e)
 {
-	return read_any(repo, ws_path, true, out, e);
+	return read_any(repo, &(struct seen){.usual = repo}, out, e);
 }
 
 int project_read_own(const char *repo, struct project_file *out, struct err *e)
 {
-	return read_any(repo, NULL, false, out, e);
+	return read_any(repo, NULL, out, e);
 }
 
 // --- applying ---
@@ -130,6 +135,7 @@ struct applying {
 	struct engine *g;
 	struct create *c;
 	struct sandbox *row;
+	const char *dir;
 	struct project_file f;
 	bool trusted;
 	char ***notices;
@@ -267,7 +273,7 @@ static void keep_rest(struct applying *a)
 {
 	struct project *p = &a->f.project;
 	struct project_row *r = &a->row->project;
-	r->file = xstrdup(a->f.path);
+	r->file = xstrdup(a->row->url ? a->f.path + strlen(a->dir) + 1 : a->f.path);
 	r->hide = take(&p->hide);
 	r->setup = take(&p->setup);
 	r->setup_files = take(&p->setup_files);
@@ -281,6 +287,9 @@ static void keep_rest(struct applying *a)
 static int apply(struct applying *a, const char *asked, struct err *e)
 {
 	a->trusted = project_is_trusted(a->g, &a->f);
+	if (a->row->url && project_has_wishes(&a->f.project))
+		note(a, xasprintf("%s asks for more than the default and is ignored in that: only the file of a directory can be trusted",
+				  strrchr(a->f.path, '/') + 1));
 	take_place(a, asked);
 	if (config_apply(a->g, a->c, &a->f.project, a->trusted, e) || take_image(a, e) || take_mounts(a, e))
 		return -1;
@@ -299,12 +308,12 @@ static int unusable(const struct applying *a, struct err *e)
 	return 0;
 }
 
-int project_apply(struct engine *g, struct create *c, struct sandbox *row, char ***notices, struct err *e)
+int project_apply(struct engine *g, struct create *c, const char *dir, struct sandbox *row, char ***notices, struct err *e)
 {
-	struct applying a = {.g = g, .c = c, .row = row, .notices = notices};
-	const char *asked = row->repo && strcmp(row->repo, row->ws_path) ? row->ws_path : NULL;
+	struct applying a = {.g = g, .c = c, .row = row, .dir = dir, .notices = notices};
+	const char *usual = row->url ? "/workspace" : row->repo, *asked = usual && strcmp(usual, row->ws_path) ? row->ws_path : NULL;
 	row->project.off = c->no_project;
-	int rc = row->repo && !c->no_project ? project_read(row->repo, asked, &a.f, e) : 0;
+	int rc = dir && !c->no_project ? read_any(dir, &(struct seen){usual, asked}, &a.f, e) : 0;
 	if (rc > 0)
 		rc = apply(&a, asked, e);
 	else

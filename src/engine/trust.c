@@ -303,7 +303,7 @@ void trust_view_done(struct trust_view *v)
 static int look(struct engine *g, const char *repo, struct trust_view *out, struct err *e)
 {
 	struct project_file f = {0};
-	int rc = project_read(repo, NULL, &f, e);
+	int rc = project_read(repo, &f, e);
 	struct trust_view v = {.path = take(&f.path)};
 	if (rc < 0)
 		err_wrap(e, "%s", v.path);

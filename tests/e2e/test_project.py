@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import subprocess
 
 import pytest
 
@@ -273,3 +274,21 @@ def test_forks_and_snapshots_hide_as_well(home, skep):
     skep("rollback", sid, "one").ok()
     assert skep("exec", sid, "--", *SHELL, "cat .env || echo absent").ok().line == "absent"
     skep("snapshot", "rm", "one").ok()
+
+
+def test_the_file_of_a_repository(home, skep):
+    """It is read when it was fetched, and nobody can have agreed to it."""
+    src = f"{home.top}/src"
+    os.makedirs(src)
+    for name, text in ((".skep.yaml", "env: {A: x, LD_PRELOAD: y}\nhide: [hidden]\nlimits: {pids: 77}\n"), ("hidden", "hunter2\n"), ("seen", "seen\n")):
+        with open(f"{src}/{name}", "w", encoding="ascii") as f:
+            f.write(text)
+    git = ["git", "-C", src, "-c", "user.name=a", "-c", "user.email=a@b.test"]
+    for args in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "x"]):
+        subprocess.run([*git, *args], check=True, env={**home.env})
+    r = skep("new", "--repo", f"file://{src}").ok()
+    assert "only the file of a directory can be trusted" in r.err
+    out = skep("exec", r.line, "--", *SHELL, "echo $A.$LD_PRELOAD; cat seen; cat hidden || echo absent; git status --short").ok().out.split("\n")
+    assert out[:3] == ["x.", "seen", "absent"]
+    shown = home.show(r.line)
+    assert shown["limits"]["pids"] == 77 and shown["project"]["file"] == ".skep.yaml"
