@@ -73,7 +73,7 @@ static void mounts(struct jsonw *w, struct engine *g, const struct sandbox *s)
 	jw_key(w, "mounts");
 	jw_open(w, '[');
 	for (uint32_t i = 0; i < s->n_mounts; i++)
-		mount(w, &s->mounts[i], "asked");
+		mount(w, &s->mounts[i], s->mounts[i].cache ? "cache" : "asked");
 	for (uint32_t i = 0; i < t->n_mounts; i++)
 		mount(w, &t->mounts[i], t->mounts[i].src[0] ? "tools" : "hidden");
 	jw_close(w, ']');

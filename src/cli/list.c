@@ -236,7 +236,9 @@ static void show_mounts(struct table *t, const json_t *mounts)
 	{
 		bool rw = json_is_true(json_object_get(m, "writable"));
 		const char *src = json_str(m, "src"), *dst = json_str(m, "dst"); // no src: an empty file covers it
-		auto_free char *row = *src ? xasprintf("%s at %s, %s", src, dst, rw ? "writable" : "read-only")
+		bool cache = !strcmp(json_str(m, "kind"), "cache");
+		auto_free char *row = cache  ? xasprintf("%s at %s, a package cache: what is written stays in the sandbox", src, dst)
+				      : *src ? xasprintf("%s at %s, %s", src, dst, rw ? "writable" : "read-only")
 					   : xasprintf("hidden: %s", dst);
 		show_row(t, i ? "" : "mounts", row);
 	}

@@ -5,10 +5,17 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include <string.h>
+#include <sys/stat.h>
 
-static const char *home_inside(const struct sandbox *s)
+const char *home_inside(const struct sandbox *s)
 {
 	return s->profile == PROFILE_ROOT ? "/root" : "/home/skep";
+}
+
+static bool is_dir(const char *path)
+{
+	struct stat st;
+	return !lstat(path, &st) && S_ISDIR(st.st_mode);
 }
 
 static void add_mount(struct cell_spec *out, const struct cell_mount *m)
@@ -24,7 +31,8 @@ static void add_mounts(struct box *b, struct cell_spec *out)
 	for (uint32_t i = 0; i < t->n_mounts; i++)
 		add_mount(out, &t->mounts[i]);
 	for (uint32_t i = 0; i < b->row.n_mounts; i++)
-		add_mount(out, &b->row.mounts[i]);
+		if (!b->row.mounts[i].cache || is_dir(b->row.mounts[i].src)) // one that is gone is missed by nobody
+			add_mount(out, &b->row.mounts[i]);
 	for (char **o = b->row.objects; o && *o; o++) {
 		size_t n = strcspn(*o, "\t");
 		if ((*o)[n])

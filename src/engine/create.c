@@ -9,6 +9,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "workspace/caches.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -46,6 +47,7 @@ void create_done(struct create *c)
 	strv_free(c->git_env);
 	strv_free(c->env);
 	strv_free(c->labels);
+	strv_free(c->cache_env);
 	mounts_done(c->mounts, c->n_mounts);
 	net_request_done(&c->net);
 	exec_request_done(&c->exec);
@@ -180,6 +182,32 @@ static int make_from(struct engine *g, struct create *c, struct sandbox *row, st
 	return 0;
 }
 
+// Before what was asked for: that covers them where they meet.
+static int add_caches(struct engine *g, struct create *c, const struct sandbox *row, struct err *e)
+{
+	struct cell_mount found[CACHES_MAX];
+	struct err ignored;
+	bool on;
+	if (config_caches(g, &on, e))
+		return -1;
+	uint32_t n = on ? caches_find(g->home, c->cache_env, home_inside(row), found) : 0, k = 0;
+	struct cell_mount *all = xcalloc(n + c->n_mounts, sizeof *all);
+	for (uint32_t i = 0; i < n; i++) {
+		if (!source_check(&g->rules, found[i].src, &ignored)) {
+			all[k++] = found[i];
+			continue;
+		}
+		free(found[i].src);
+		free(found[i].dst);
+	}
+	for (uint32_t i = 0; i < c->n_mounts; i++)
+		all[k + i] = c->mounts[i];
+	free(c->mounts);
+	c->mounts = all;
+	c->n_mounts += k;
+	return 0;
+}
+
 // What the caller, the project in `dir` (NULL = none) and the configurations say of it, into the row.
 static int settle_wishes(struct engine *g, struct create *c, const char *dir, struct sandbox *row, char ***notices, struct err *e)
 {
@@ -187,6 +215,8 @@ static int settle_wishes(struct engine *g, struct create *c, const char *dir, st
 		return -1;
 	row->strict = c->strict;
 	row->env = list_or_empty(&c->env);
+	if (add_caches(g, c, row, e))
+		return -1;
 	row->mounts = take(&c->mounts);
 	row->n_mounts = c->n_mounts;
 	c->n_mounts = 0;
@@ -219,7 +249,7 @@ static int make_new(struct engine *g, struct create *c, struct sandbox *row, cha
 
 static int make_row(struct engine *g, struct create *c, struct sandbox *row, char ***notices, struct err *e)
 {
-	if (budget_check(g, e) || check_name(g, c->name, e) || env_check(c->env, e) || check_labels(c->labels, e) ||
+	if (budget_read(g, e) || budget_check(g, e) || check_name(g, c->name, e) || env_check(c->env, e) || check_labels(c->labels, e) ||
 	    (c->from ? make_from(g, c, row, e) : make_new(g, c, row, notices, e)) || net_request_check(g, &c->net, e))
 		return -1;
 	if (c->run && !c->has_exec)

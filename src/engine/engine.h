@@ -60,6 +60,7 @@ struct create {
 	bool no_project; // its file is left aside
 	enum profile profile;
 	char **env, **labels, **git_env;
+	char **cache_env; // of workspace/caches.h's variables those that are set
 	struct cell_mount *mounts;
 	uint32_t n_mounts;
 	struct limits limits;

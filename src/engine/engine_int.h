@@ -169,6 +169,7 @@ void expiry_lift(struct box *b);    // who starts one that has expired means to 
 void lease_renew(struct box *b);    // it was used
 
 // cellspec.c
+const char *home_inside(const struct sandbox *s); // its HOME
 void cellspec_make(struct box *b, const struct task *t, bool maintenance, struct cell_spec *out);
 int exec_make(struct box *b, const char *caller_cwd, struct task *t, struct err *e) MUST_USE; // t->want -> t->exec, t->row
 

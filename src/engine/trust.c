@@ -95,6 +95,15 @@ int config_gate(struct engine *g, struct cell_net *n, struct err *e)
 	return 0;
 }
 
+int config_caches(struct engine *g, bool *on, struct err *e)
+{
+	const struct config *site, *user;
+	if (config_of(g, SITE, &site, e) || config_of(g, USER, &user, e))
+		return -1;
+	*on = !(site && site->no_caches) && !(user && user->no_caches);
+	return 0;
+}
+
 struct limit_at {
 	enum limit_key key;
 	uint64_t *at;

@@ -464,10 +464,20 @@ static int read_budget(const struct node *n, void *out, struct err *e)
 	return 0;
 }
 
+static int read_caches(const struct node *n, void *out, struct err *e)
+{
+	struct config *c = out;
+	c->no_caches = n->kind == NODE_TEXT && !strcmp(n->text, "off");
+	if (!c->no_caches && (n->kind != NODE_TEXT || strcmp(n->text, "on")))
+		return fault(n, "caches is on or off", e);
+	return 0;
+}
+
 static const struct field config_fields[] = {
 	{"net", read_net, offsetof(struct config, net)},
 	{"limits", read_limits, offsetof(struct config, limits)},
 	{"min_isolation", read_isolation, 0},
+	{"caches", read_caches, 0},
 	{"resolver", read_resolver, offsetof(struct config, resolver)},
 	{"ca_file", read_ca_file, offsetof(struct config, ca_file)},
 	{"disk_budget", read_budget, 0},
