@@ -73,7 +73,7 @@ static void mounts(struct jsonw *w, struct engine *g, const struct sandbox *s)
 	jw_key(w, "mounts");
 	jw_open(w, '[');
 	for (uint32_t i = 0; i < s->n_mounts; i++)
-		mount(w, &s->mounts[i], "asked");
+		mount(w, &s->mounts[i], s->mounts[i].cache ? "cache" : "asked");
 	for (uint32_t i = 0; i < t->n_mounts; i++)
 		mount(w, &t->mounts[i], t->mounts[i].src[0] ? "tools" : "hidden");
 	jw_close(w, ']');
@@ -125,6 +125,26 @@ static void base(struct jsonw *w, const struct sandbox *s)
 	jw_close(w, '}');
 }
 
+static void project(struct jsonw *w, const struct project_row *p)
+{
+	jw_key(w, "project");
+	if (!p->file) {
+		jw_null(w);
+		return;
+	}
+	jw_open(w, '{');
+	jw_kstr(w, "file", p->file);
+	jw_kstrv(w, "hide", p->hide ? p->hide : (char *[]){NULL});
+	jw_kstrv(w, "setup", p->setup ? p->setup : (char *[]){NULL});
+	str_or_null(w, "test", p->test);
+	jw_key(w, "ports");
+	jw_open(w, '[');
+	for (size_t i = 0; i < p->n_ports; i++)
+		jw_u64(w, p->ports[i]);
+	jw_close(w, ']');
+	jw_close(w, '}');
+}
+
 void encode_sandbox_members(struct jsonw *w, struct engine *g, const struct sandbox *s)
 {
 	jw_kstr(w, "id", s->id);
@@ -154,6 +174,7 @@ void encode_sandbox_members(struct jsonw *w, struct engine *g, const struct sand
 	net(w, s);
 	limits(w, &s->limits);
 	mounts(w, g, s);
+	project(w, &s->project);
 	jw_kstr(w, "workspace_path", s->ws_path);
 	jw_kbool(w, "pinned", s->pinned);
 	jw_kbool(w, "dirty", s->pending != 0);

@@ -381,10 +381,19 @@ static struct cell *take_slot(struct native *n, const struct buf *spec, const st
 }
 
 // A warm slot brings a new layer of its own: it fits only a sandbox that has none yet. A sandbox with a history of its own
-// is started cold: slots made for it would fit nobody else.
+// is started cold: slots made for it would fit nobody else. What is hidden is judged when a cell starts: no slot brings that.
 static bool fits_warm(const struct cell_spec *s, bool fresh)
 {
-	return fresh && (!s->lowers || strv_len(s->lowers) == s->n_base_lowers) && s->profile == PROFILE_USER && !s->image && !s->nested && !s->maintenance;
+	return fresh && !s->hide && (!s->lowers || strv_len(s->lowers) == s->n_base_lowers) && s->profile == PROFILE_USER && !s->image && !s->nested && !s->maintenance;
+}
+
+// They are mounted below home, which a slot for no place in particular has mounted already.
+static bool has_caches(const struct cell_spec *s)
+{
+	for (uint32_t i = 0; i < s->n_mounts; i++)
+		if (s->mounts[i].cache)
+			return true;
+	return false;
 }
 
 static struct cell *native_start(struct backend *b, const struct cell_spec *spec, bool fresh, struct cell_watcher *w)
@@ -403,7 +412,7 @@ static struct cell *native_start(struct backend *b, const struct cell_spec *spec
 	auto_fd int secrets = !rc && spec->net.secrets.n ? sealed_memory(&spec->net.secrets, &e) : -1;
 	if (!rc && spec->net.secrets.n && secrets < 0)
 		rc = -1;
-	const char *stacked = spec->lowers && spec->lowers[0] ? spec->layer : NULL;
+	const char *stacked = (spec->lowers && spec->lowers[0]) || has_caches(spec) ? spec->layer : NULL;
 	struct cell *c = warm_ok && !rc ? take_slot(n, &wire, &key, stacked, &secrets) : NULL;
 	if (c) {
 		c->w = w;

@@ -11,6 +11,7 @@
 #include "isolate/contain.h"
 #include "isolate/net.h"
 #include "model/msg.h"
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -118,7 +119,26 @@ static int answer(struct cell *c, struct frame *f, struct err *e)
 	return -1;
 }
 
-static int change_times(const char *layer, struct timespec out[2], struct err *e)
+// A write below a directory that was empty changes the directory itself: the uppers are all that has to be looked at.
+static int root_times(int layer, struct timespec *out, struct err *e)
+{
+	int fd = openat(layer, "root", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *ent;
+	struct stat st;
+	*out = (struct timespec){0};
+	if (!d)
+		return err_sys(e, "root");
+	while ((ent = readdir(d)))
+		if (strcmp(ent->d_name, ".") && strcmp(ent->d_name, "..") && !fstatat(fd, ent->d_name, &st, AT_SYMLINK_NOFOLLOW)) {
+			out->tv_sec += st.st_ctim.tv_sec;
+			out->tv_nsec += st.st_ctim.tv_nsec;
+		}
+	closedir(d);
+	return 0;
+}
+
+static int change_times(const char *layer, struct timespec out[MOLD_TIMES], struct err *e)
 {
 	static const char *const parts[] = {"ws", "home"};
 	auto_fd int dir = fs_open(AT_FDCWD, layer, O_RDONLY | O_DIRECTORY, 0, e);
@@ -128,7 +148,7 @@ static int change_times(const char *layer, struct timespec out[2], struct err *e
 			return err_sys(e, "%s/%s", layer, parts[i]);
 		out[i] = st.st_ctim;
 	}
-	return dir < 0 ? -1 : 0;
+	return dir < 0 ? -1 : root_times(dir, &out[2], e);
 }
 
 int mold_make(struct cell *c, struct err *e)
@@ -168,7 +188,7 @@ void mold_leave(struct cell *c)
 
 static bool is_as_it_was(struct cell *c)
 {
-	struct timespec now[2];
+	struct timespec now[MOLD_TIMES];
 	struct frame f;
 	struct err e;
 	struct timeval wait = {.tv_sec = 1};
@@ -197,7 +217,7 @@ static bool send_mold(struct cell *c, const char *layer)
 	wire_u64(&b, c->base_dev);
 	wire_u64(&b, c->base_ino);
 	wire_u64(&b, c->lowers_mark);
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < MOLD_TIMES; i++) {
 		wire_u64(&b, (uint64_t)c->mold.made[i].tv_sec);
 		wire_u64(&b, (uint64_t)c->mold.made[i].tv_nsec);
 	}
@@ -241,7 +261,7 @@ int mold_read(struct frame *f, struct mold *m, struct err *e)
 	m->base_dev = (dev_t)wire_get_u64(&w);
 	m->base_ino = (ino_t)wire_get_u64(&w);
 	m->lowers_mark = wire_get_u64(&w);
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < MOLD_TIMES; i++) {
 		m->made[i].tv_sec = (time_t)wire_get_u64(&w);
 		m->made[i].tv_nsec = (long)wire_get_u64(&w);
 	}

@@ -14,6 +14,8 @@
 struct cell;
 struct contain;
 
+#define MOLD_TIMES 3 // change times: of ws, of home, and of what is in root (the uppers of package caches), added up
+
 struct mold {
 	struct mold *next;
 	struct chan chan; // to the process that keeps it; fd -1 = no mold
@@ -26,7 +28,7 @@ struct mold {
 	dev_t base_dev;
 	ino_t base_ino;
 	uint64_t lowers_mark;
-	struct timespec made[2]; // change times of ws and home
+	struct timespec made[MOLD_TIMES];
 	uint64_t since_ms;
 };
 

@@ -123,7 +123,7 @@ _Noreturn void slot_serve(struct contain *c, struct chan *ch)
 	isolation_write(&ready, &iso);
 	struct init_opts opts = {
 		.channel = ch, .uid = c->uid, .gid = c->gid, .profile = c->profile, .ws_path = s.ws_path,
-		.changes = {c->layer, c->base, c->lowers, c->n_lowers, (int)s.n_base_lowers},
+		.changes = {c->layer, c->base, c->lowers, c->n_lowers, (int)s.n_base_lowers, s.hide},
 	};
 	init_run(&opts, &ready, listener);
 }

@@ -236,7 +236,9 @@ static void show_mounts(struct table *t, const json_t *mounts)
 	{
 		bool rw = json_is_true(json_object_get(m, "writable"));
 		const char *src = json_str(m, "src"), *dst = json_str(m, "dst"); // no src: an empty file covers it
-		auto_free char *row = *src ? xasprintf("%s at %s, %s", src, dst, rw ? "writable" : "read-only")
+		bool cache = !strcmp(json_str(m, "kind"), "cache");
+		auto_free char *row = cache  ? xasprintf("%s at %s, a package cache: what is written stays in the sandbox", src, dst)
+				      : *src ? xasprintf("%s at %s, %s", src, dst, rw ? "writable" : "read-only")
 					   : xasprintf("hidden: %s", dst);
 		show_row(t, i ? "" : "mounts", row);
 	}
@@ -273,6 +275,26 @@ static void show_size(struct table *t, const json_t *size)
 	show_row(t, "size", buf_cstr(&b));
 }
 
+static void show_project(struct table *t, const json_t *p)
+{
+	static const char *const lists[] = {"setup", "hide", "ports"};
+	if (!json_is_object(p))
+		return;
+	show_row(t, "project", json_str(p, "file"));
+	for (size_t k = 0; k < countof(lists); k++) {
+		size_t i;
+		json_t *v;
+		json_array_foreach(json_object_get(p, lists[k]), i, v)
+		{
+			auto_free char *s = scalar(v), *row = xasprintf("%s %s", lists[k], s ? s : "");
+			show_row(t, "", row);
+		}
+	}
+	auto_free char *test = xasprintf("test %s", json_str(p, "test"));
+	if (*json_str(p, "test"))
+		show_row(t, "", test);
+}
+
 static int show_table(const json_t *s)
 {
 	static const char *const plain[] = {"id",      "name",	"state",   "reason",	     "backend",
@@ -290,6 +312,7 @@ static int show_table(const json_t *s)
 	show_members(&t, "base", json_object_get(s, "base"));
 	show_members(&t, "labels", json_object_get(s, "labels"));
 	show_mounts(&t, json_object_get(s, "mounts"));
+	show_project(&t, json_object_get(s, "project"));
 	show_net(&t, json_object_get(s, "net"));
 	show_limits(&t, json_object_get(s, "limits"), json_object_get(s, "isolation"));
 	show_members(&t, "isolation", json_object_get(s, "isolation"));

@@ -40,6 +40,20 @@ static void put_caller(struct jsonw *w)
 	jw_close(w, ']');
 }
 
+// Where the caller's package managers keep what they downloaded, when not in the usual place (workspace/caches.c).
+static void put_cache_env(struct jsonw *w)
+{
+	static const char *const names[] = {"npm_config_cache=", "NPM_CONFIG_CACHE=", "PIP_CACHE_DIR=", "UV_CACHE_DIR=", "CARGO_HOME=",
+					    "GOMODCACHE=", "GOPATH=", "GOCACHE=", "XDG_CACHE_HOME="};
+	jw_key(w, "cache_env");
+	jw_open(w, '[');
+	for (char **p = environ; *p; p++)
+		for (size_t i = 0; i < countof(names); i++)
+			if (str_has_prefix(*p, names[i]) && str_is_utf8(*p, strlen(*p)))
+				jw_str(w, *p, strlen(*p));
+	jw_close(w, ']');
+}
+
 int request_check_env(char *const *env, struct err *e)
 {
 	for (; env && *env; env++) {
@@ -312,6 +326,8 @@ static void put_flags(struct jsonw *w, const struct create_opts *o, bool run)
 		jw_kbool(w, "nested", true);
 	if (o->no_trace)
 		jw_kbool(w, "trace", false);
+	if (o->no_project)
+		jw_kbool(w, "project", false);
 	if (run)
 		jw_kbool(w, "run", true);
 	if (o->keep)
@@ -344,6 +360,7 @@ static int put_create(struct jsonw *w, const struct create_opts *o, const struct
 	put_number(w, "idle_ms", o->idle);
 	put_number(w, "lease_ms", o->lease);
 	jw_kstr(w, "caller_path", getenv("PATH"));
+	put_cache_env(w);
 	put_caller(w);
 	if (exec) {
 		jw_key(w, "exec");

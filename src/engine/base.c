@@ -77,7 +77,7 @@ static void prepare_directory(struct task *t)
 	const struct gitstate *s = state_of(b->g, b->row.repo, &e);
 	if (!s || !s->git) {
 		if (s && *s->why)
-			strv_add(&b->notices, s->why);
+			strv_add(&b->create_notices, s->why);
 		end(t, s ? NULL : &e);
 		return;
 	}
@@ -216,7 +216,7 @@ static void fall_back(struct fetch *f, struct task *t, const struct err *e)
 	}
 	clock_iso(at, when);
 	auto_free char *line = xasprintf("%s could not be asked for news (%s): this is %.12s, as of %s", t->box->row.url, e->msg, commit, when);
-	strv_add(&t->box->notices, line);
+	strv_add(&t->box->create_notices, line);
 	checkout(t, f->repo, commit);
 }
 

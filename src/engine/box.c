@@ -51,6 +51,11 @@ struct box *box_find(struct engine *g, const char *id, struct err *e)
 	return NULL;
 }
 
+const char *box_project(const struct box *b)
+{
+	return b->row.project.off ? NULL : b->row.repo;
+}
+
 struct box *box_add(struct engine *g, struct sandbox *row)
 {
 	struct box *b = xcalloc(1, sizeof *b);
@@ -67,6 +72,7 @@ void box_free(void *p)
 {
 	struct box *b = p; // its engine may be gone already
 	strv_free(b->notices);
+	strv_free(b->create_notices);
 	cell_net_done(&b->net);
 	sandbox_done(&b->row);
 	cell_row_done(&b->cell_row);
@@ -281,6 +287,9 @@ void task_end(struct task *t, const struct err *e)
 	free(t->cwd);
 	strv_free(t->git_env);
 	free(t->forks);
+	if (t->later)
+		create_done(t->later);
+	free(t->later);
 	free(t);
 	run_next(b);
 }

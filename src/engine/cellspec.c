@@ -5,15 +5,22 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include <string.h>
+#include <sys/stat.h>
 
-static const char *home_inside(const struct sandbox *s)
+const char *home_inside(const struct sandbox *s)
 {
 	return s->profile == PROFILE_ROOT ? "/root" : "/home/skep";
 }
 
+static bool is_dir(const char *path)
+{
+	struct stat st;
+	return !lstat(path, &st) && S_ISDIR(st.st_mode);
+}
+
 static void add_mount(struct cell_spec *out, const struct cell_mount *m)
 {
-	out->mounts[out->n_mounts++] = (struct cell_mount){xstrdup(m->src), xstrdup(m->dst), m->writable};
+	out->mounts[out->n_mounts++] = (struct cell_mount){xstrdup(m->src), xstrdup(m->dst), m->writable, m->cache};
 }
 
 // Tool roots first: what the caller asked for by name may lie below them and wins.
@@ -24,11 +31,12 @@ static void add_mounts(struct box *b, struct cell_spec *out)
 	for (uint32_t i = 0; i < t->n_mounts; i++)
 		add_mount(out, &t->mounts[i]);
 	for (uint32_t i = 0; i < b->row.n_mounts; i++)
-		add_mount(out, &b->row.mounts[i]);
+		if (!b->row.mounts[i].cache || is_dir(b->row.mounts[i].src)) // one that is gone is missed by nobody
+			add_mount(out, &b->row.mounts[i]);
 	for (char **o = b->row.objects; o && *o; o++) {
 		size_t n = strcspn(*o, "\t");
 		if ((*o)[n])
-			out->mounts[out->n_mounts++] = (struct cell_mount){xstrndup(*o, n), xstrdup(*o + n + 1), false};
+			out->mounts[out->n_mounts++] = (struct cell_mount){.src = xstrndup(*o, n), .dst = xstrdup(*o + n + 1)};
 	}
 }
 
@@ -74,6 +82,7 @@ void cellspec_make(struct box *b, const struct task *t, bool maintenance, struct
 		.image = s->image ? xasprintf("%s/images/%s", b->g->skep_home, s->image) : NULL,
 		.base = s->tree ? xasprintf("%s/%s", b->g->skep_home, s->tree) : dup_or_null(s->repo),
 		.ws_path = xstrdup(s->ws_path),
+		.hide = s->project.hide ? strv_copy(s->project.hide) : NULL,
 		.home = xstrdup(home_inside(s)),
 		.limits = s->limits,
 		.expires_unix_ms = maintenance || s->pinned ? 0 : s->expires,

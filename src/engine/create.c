@@ -9,6 +9,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "workspace/caches.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -46,6 +47,7 @@ void create_done(struct create *c)
 	strv_free(c->git_env);
 	strv_free(c->env);
 	strv_free(c->labels);
+	strv_free(c->cache_env);
 	mounts_done(c->mounts, c->n_mounts);
 	net_request_done(&c->net);
 	exec_request_done(&c->exec);
@@ -165,7 +167,7 @@ static int make_from(struct engine *g, struct create *c, struct sandbox *row, st
 {
 	if (c->repo || c->empty || c->image || c->ref || c->workspace_path || c->n_mounts)
 		return err_set(e, ERR_INVALID, "a sandbox made from a snapshot has its repository, image, mounts and workspace path from there");
-	if (create_from(g, c->from, row, e))
+	if (config_apply(g, c, NULL, false, e) || create_from(g, c->from, row, e))
 		return -1;
 	row->env = list_add(row->env, &c->env);
 	row->labels = list_add(row->labels, &c->labels);
@@ -180,37 +182,75 @@ static int make_from(struct engine *g, struct create *c, struct sandbox *row, st
 	return 0;
 }
 
-static int make_new(struct engine *g, struct create *c, struct sandbox *row, struct err *e)
+// Before what was asked for: that covers them where they meet.
+static int add_caches(struct engine *g, struct create *c, const struct sandbox *row, struct err *e)
 {
-	if (check_mounts(g, c, e) || resolve_image(g, c, row, e) || resolve_base(g, c, row, e))
+	struct cell_mount found[CACHES_MAX];
+	struct err ignored;
+	bool on;
+	if (config_caches(g, &on, e))
 		return -1;
-	row->profile = c->profile;
-	row->nested = c->nested;
-	row->trace_off = c->trace_off;
+	uint32_t n = on ? caches_find(g->home, c->cache_env, home_inside(row), found) : 0, k = 0;
+	struct cell_mount *all = xcalloc(n + c->n_mounts, sizeof *all);
+	for (uint32_t i = 0; i < n; i++) {
+		if (!source_check(&g->rules, found[i].src, &ignored)) {
+			all[k++] = found[i];
+			continue;
+		}
+		free(found[i].src);
+		free(found[i].dst);
+	}
+	for (uint32_t i = 0; i < c->n_mounts; i++)
+		all[k + i] = c->mounts[i];
+	free(c->mounts);
+	c->mounts = all;
+	c->n_mounts += k;
+	return 0;
+}
+
+// What the caller, the project in `dir` (NULL = none) and the configurations say of it, into the row.
+static int settle_wishes(struct engine *g, struct create *c, const char *dir, struct sandbox *row, char ***notices, struct err *e)
+{
+	if (project_apply(g, c, dir, row, notices, e) || check_mounts(g, c, e) || resolve_image(g, c, row, e))
+		return -1;
 	row->strict = c->strict;
-	row->path = take(&c->caller_path);
 	row->env = list_or_empty(&c->env);
-	row->labels = list_or_empty(&c->labels);
-	row->lowers = xcalloc(1, sizeof *row->lowers);
-	row->objects = xcalloc(1, sizeof *row->objects);
+	if (add_caches(g, c, row, e))
+		return -1;
 	row->mounts = take(&c->mounts);
 	row->n_mounts = c->n_mounts;
 	c->n_mounts = 0;
 	row->limits = c->limits;
-	row->umask_bits = c->umask_bits;
 	row->timeout_ms = c->timeout_ms;
 	row->ttl_ms = c->ttl_ms;
 	row->idle_ms = c->idle_ms;
+	return 0;
+}
+
+static int make_new(struct engine *g, struct create *c, struct sandbox *row, char ***notices, struct err *e)
+{
+	if (resolve_base(g, c, row, e))
+		return -1;
+	row->profile = c->profile;
+	if (!row->url && settle_wishes(g, c, row->repo, row, notices, e)) // the file of a repository is read when it was fetched
+		return -1;
+	row->nested = c->nested;
+	row->trace_off = c->trace_off;
+	row->path = take(&c->caller_path);
+	row->labels = list_or_empty(&c->labels);
+	row->lowers = xcalloc(1, sizeof *row->lowers);
+	row->objects = xcalloc(1, sizeof *row->objects);
+	row->umask_bits = c->umask_bits;
 	row->auto_snapshot = c->auto_snapshot;
 	row->on_expiry = c->on_expiry;
 	row->lease = c->lease;
 	return 0;
 }
 
-static int make_row(struct engine *g, struct create *c, struct sandbox *row, struct err *e)
+static int make_row(struct engine *g, struct create *c, struct sandbox *row, char ***notices, struct err *e)
 {
-	if (config_apply(g, c, e) || budget_check(g, e) || check_name(g, c->name, e) || env_check(c->env, e) || check_labels(c->labels, e) ||
-	    (c->from ? make_from(g, c, row, e) : make_new(g, c, row, e)) || net_request_check(g, &c->net, e))
+	if (budget_read(g, e) || budget_check(g, e) || check_name(g, c->name, e) || env_check(c->env, e) || check_labels(c->labels, e) ||
+	    (c->from ? make_from(g, c, row, e) : make_new(g, c, row, notices, e)) || net_request_check(g, &c->net, e))
 		return -1;
 	if (c->run && !c->has_exec)
 		return err_set(e, ERR_INVALID, "\"run\" needs an exec");
@@ -237,7 +277,8 @@ static int store_all(struct task *t, bool cell, struct err *e)
 	engine_wrote(b->g);
 	if (store_begin(s, e))
 		return -1;
-	if (store_sandbox_add(s, &b->row, e) || (b->row.has_net && store_net_set(s, b->row.id, &b->row.net, e)) || (cell && store_cell_set(s, &b->cell_row, e)) ||
+	if (store_sandbox_add(s, &b->row, e) || (b->row.has_net && store_net_set(s, b->row.id, &b->row.net, e)) ||
+	    store_project_set(s, b->row.id, &b->row.project, e) || (cell && store_cell_set(s, &b->cell_row, e)) ||
 	    (t->has_exec && store_exec_add(s, &t->row, e))) {
 		store_rollback(s);
 		return -1;
@@ -280,12 +321,25 @@ static int build(struct task *t, const char *cwd, bool start, struct err *e)
 	return fault(FAULT_ENGINE_SPEC, e) ? -1 : 0;
 }
 
+// Of a repository that was fetched meanwhile.
+static int settle_later(struct task *t, struct err *e)
+{
+	struct box *b = t->box;
+	auto_free char *dir = b->row.tree ? xasprintf("%s/%s", b->g->skep_home, b->row.tree) : NULL;
+	if (!t->later)
+		return 0;
+	if (settle_wishes(b->g, t->later, dir, &b->row, &b->create_notices, e))
+		return -1;
+	b->row.expires = b->row.ttl_ms ? b->row.created + b->row.ttl_ms : 0;
+	return 0;
+}
+
 // Its base is there: the sandbox comes into being, and its cell if a command waits for it.
 static void on_based(struct task *t, const struct err *e)
 {
 	struct box *b = t->box;
 	struct err why;
-	if (e || build(t, t->cwd, t->start, &why)) {
+	if (e || settle_later(t, &why) || build(t, t->cwd, t->start, &why)) {
 		why = e ? *e : why;
 		create_undo(t, &why);
 		return;
@@ -335,7 +389,9 @@ void engine_create(struct engine *g, struct create *c, struct done d)
 		find_again(known, c, d);
 		return;
 	}
-	if (make_row(g, c, &row, &e) || blank_take(g, row.id, &e)) {
+	char **notices = NULL;
+	if (make_row(g, c, &row, &notices, &e) || blank_take(g, row.id, &e)) {
+		strv_free(notices);
 		sandbox_done(&row);
 		create_done(c);
 		task_refuse(d, &e);
@@ -343,6 +399,7 @@ void engine_create(struct engine *g, struct create *c, struct done d)
 	}
 	struct task *t = task_new(box_add(g, &row), TASK_CREATE, d);
 	t->box->holder = t;
+	t->box->create_notices = notices;
 	t->start = c->start || c->has_exec;
 	t->cwd = take(&c->cwd);
 	t->url = take(&c->repo);
@@ -351,6 +408,11 @@ void engine_create(struct engine *g, struct create *c, struct done d)
 	if (c->has_exec) {
 		t->want = c->exec;
 		c->exec = (struct exec_request){0};
+	}
+	if (t->box->row.url) {
+		t->later = xcalloc(1, sizeof *t->later);
+		*t->later = *c;
+		*c = (struct create){0};
 	}
 	create_done(c);
 	base_prepare(t, on_based);

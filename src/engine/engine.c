@@ -52,9 +52,19 @@ static void load_net(void *ctx, const char *sandbox, struct net_row *taken)
 	b->row.has_net = true;
 }
 
+static void load_project(void *ctx, const char *sandbox, struct project_row *taken)
+{
+	struct box *b = box_by_id(ctx, sandbox);
+	if (!b)
+		return;
+	b->row.project = *taken;
+	*taken = (struct project_row){0};
+}
+
 static int load_all(struct engine *g, struct err *e)
 {
-	return store_sandboxes(g->store, load, g, e) || sizes_load(g, e) || snaps_load(g, e) || derived_load(g, e) || store_nets(g->store, load_net, g, e) || secrets_load(g, e) ||
+	return store_sandboxes(g->store, load, g, e) || sizes_load(g, e) || snaps_load(g, e) || derived_load(g, e) ||
+			       store_nets(g->store, load_net, g, e) || store_projects(g->store, load_project, g, e) || secrets_load(g, e) ||
 			       trust_load(g, e)
 		       ? -1
 		       : 0;

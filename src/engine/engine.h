@@ -57,8 +57,10 @@ struct create {
 	bool auto_snapshot, pin, pinned, lease; // lease: ttl_ms begins anew with every use
 	enum on_expiry on_expiry;
 	bool empty, nested, trace_off, strict, run, keep, start, has_exec;
+	bool no_project; // its file is left aside
 	enum profile profile;
 	char **env, **labels, **git_env;
+	char **cache_env; // of workspace/caches.h's variables those that are set
 	struct cell_mount *mounts;
 	uint32_t n_mounts;
 	struct limits limits;

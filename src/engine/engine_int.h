@@ -56,6 +56,7 @@ struct task {
 	char *cwd;	 // the caller's
 	char **git_env;	 // for git alone
 	bool start, pin; // a create: its cell too; on a frozen copy
+	struct create *later; // what is settled when the repository is there; NULL = nothing
 	struct timer wait;
 	struct task *next;
 };
@@ -86,7 +87,8 @@ struct box {
 	struct timer late_timer, pin_timer;
 	int late_tries;
 	struct cell_net net;	// made by net_ready for the next start
-	char **notices;		// what net_settle left out, and why
+	char **notices;		// what was left out, and why
+	char **create_notices; // those of its creation
 	bool net_dirty, net_stale, making_ca;
 	struct waiter *waiters; // for its cell to be told of a new policy
 	struct timer net_failed;
@@ -140,6 +142,7 @@ struct box *box_find(struct engine *g, const char *id, struct err *e); // for a 
 struct box *box_by_id(struct engine *g, const char *id); // exact id, NULL when absent
 bool name_is_valid(const char *name);
 struct box *box_add(struct engine *g, struct sandbox *row); // empties *row
+const char *box_project(const struct box *b); // the directory whose project file counts; NULL = none does
 void box_free(void *box); // its memory only
 void box_release(struct box *b); // with its snapshots and layers that nobody else uses
 void box_drop(struct box *b); // out of memory; waiting tasks get NOT_FOUND
@@ -172,6 +175,7 @@ void expiry_lift(struct box *b);    // who starts one that has expired means to 
 void lease_renew(struct box *b);    // it was used
 
 // cellspec.c
+const char *home_inside(const struct sandbox *s); // its HOME
 void cellspec_make(struct box *b, const struct task *t, bool maintenance, struct cell_spec *out);
 int exec_make(struct box *b, const char *caller_cwd, struct task *t, struct err *e) MUST_USE; // t->want -> t->exec, t->row
 

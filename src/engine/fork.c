@@ -69,7 +69,10 @@ static int make_row(struct box *from, const struct snapshot *n, struct sandbox *
 
 static int store_one(struct engine *g, const struct sandbox *s, struct err *e)
 {
-	return store_sandbox_add(g->store, s, e) || (s->has_net && store_net_set(g->store, s->id, &s->net, e)) ? -1 : 0;
+	return store_sandbox_add(g->store, s, e) || (s->has_net && store_net_set(g->store, s->id, &s->net, e)) ||
+			       store_project_set(g->store, s->id, &s->project, e)
+		       ? -1
+		       : 0;
 }
 
 // All of them or none.

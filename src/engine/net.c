@@ -77,10 +77,10 @@ static void lend_registries(struct box *b)
 
 static int settle(struct box *b, struct policy *p, struct err *e)
 {
-	char **notices = NULL;
+	char **notices = b->row.state == STATE_CREATING && b->create_notices ? strv_copy(b->create_notices) : NULL;
 	lend_registries(b);
 	size_t before = strv_len(b->row.net.secrets);
-	int rc = policy_make(b->g, &b->row.net, b->row.repo, p, &notices, e);
+	int rc = policy_make(b->g, &b->row.net, box_project(b), p, &notices, e);
 	strv_free(b->notices);
 	b->notices = notices;
 	if (strv_len(b->row.net.secrets) != before) {

@@ -4,7 +4,8 @@
 //   policy.c  from everybody's rules to one policy      net_request.c  what a caller says
 //   net.c     what a cell's gate is told, at its start and while it lives
 //   secret.c  sealed values                 ask.c    held connections and their answers
-//   trust.c   project files, user and site configuration
+//   project.c  what a new sandbox takes from its project's file
+//   trust.c   which of those files count in full; user and site configuration
 //   ca.c      a sandbox's own certificate authority, made by a child
 #pragma once
 #include "engine/engine_int.h"
@@ -50,7 +51,24 @@ void secret_used(struct engine *g, const char *name);
 int secrets_load(struct engine *g, struct err *e) MUST_USE;
 void secrets_free(struct engine *g);
 
+// project.c
+// The file of a directory, .skep.yaml or else a devcontainer.json.
+struct project_file {
+	char *path; // of the file; where .skep.yaml would be when there is none
+	char sha256[SHA256_HEX];
+	struct project project;
+};
+// 1 = it is there, 0 = there is none, -1 = it can not be used.
+int project_read(const char *repo, struct project_file *out, struct err *e) MUST_USE;
+int project_read_own(const char *repo, struct project_file *out, struct err *e) MUST_USE; // only .skep.yaml: what can ask for trust
+void project_file_done(struct project_file *f);
+char *project_path(const char *repo); // owned
+// What a new sandbox takes from the file in dir (NULL = none), and from the configurations, where the request says nothing.
+// row has its base and path. notices: what was left out, and why.
+int project_apply(struct engine *g, struct create *c, const char *dir, struct sandbox *row, char ***notices, struct err *e) MUST_USE;
+
 // trust.c
+bool project_is_trusted(const struct engine *g, const struct project_file *f);
 // What one file says of the network. Borrowed; all NULL when there is no such file or it does not count.
 struct said {
 	const struct net_part *net; // NULL = nothing
@@ -63,10 +81,11 @@ struct layers {
 // phase: NULL = agent. notices: lines are added when a part of the project's file is left out.
 int layers_read(struct engine *g, const char *repo, const char *phase, struct layers *out, char ***notices, struct err *e) MUST_USE;
 void layers_done(struct layers *l);
-// What the user's and the site's configuration say of a new sandbox: where the request has the default, the user's; never
-// more than the site's.
 int budget_read(struct engine *g, struct err *e) MUST_USE; // g->budget as the files say now; config_apply does it too
-int config_apply(struct engine *g, struct create *c, struct err *e) MUST_USE;
+// What the project (may be NULL), the user's and the site's configuration say of a new sandbox: where the request has the
+// default, the project's or else the user's; never more than the site's.
+int config_apply(struct engine *g, struct create *c, const struct project *p, bool trusted, struct err *e) MUST_USE;
+int config_caches(struct engine *g, bool *on, struct err *e) MUST_USE; // package caches are shown
 int config_gate(struct engine *g, struct cell_net *n, struct err *e) MUST_USE; // its resolver and ca_file
 int trust_load(struct engine *g, struct err *e) MUST_USE;
 void trust_free(struct engine *g);

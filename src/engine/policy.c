@@ -183,7 +183,7 @@ int policy_make(struct engine *g, struct net_row *row, const char *repo, struct 
 int engine_policy(struct engine *g, const char *id, struct policy *out, char ***notices, struct err *e)
 {
 	struct box *b = box_find(g, id, e);
-	return b ? policy_make(g, &b->row.net, b->row.repo, out, notices, e) : -1;
+	return b ? policy_make(g, &b->row.net, box_project(b), out, notices, e) : -1;
 }
 
 int engine_policy_for(struct engine *g, const char *cwd, const struct net_request *n, struct policy *out, char ***notices,
@@ -236,7 +236,7 @@ static int try_change(struct box *b, const struct net_request *n, struct err *e)
 			      .registries = b->row.net.registries ? strv_copy(b->row.net.registries) : NULL};
 	struct policy p = {0};
 	net_request_apply(&row, n);
-	int rc = policy_make(b->g, &row, b->row.repo, &p, NULL, e);
+	int rc = policy_make(b->g, &row, box_project(b), &p, NULL, e);
 	policy_done(&p);
 	net_row_done(&row);
 	return rc;

@@ -14,8 +14,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PROJECT_NAME ".skep.yaml"
-
 enum { SITE, USER };
 
 // A configuration file as it was when it was last read.
@@ -97,17 +95,42 @@ int config_gate(struct engine *g, struct cell_net *n, struct err *e)
 	return 0;
 }
 
+int config_caches(struct engine *g, bool *on, struct err *e)
+{
+	const struct config *site, *user;
+	if (config_of(g, SITE, &site, e) || config_of(g, USER, &user, e))
+		return -1;
+	*on = !(site && site->no_caches) && !(user && user->no_caches);
+	return 0;
+}
+
 struct limit_at {
 	enum limit_key key;
 	uint64_t *at;
 	uint64_t normal; // what a request has that says nothing
 };
 
-static void take_limits(const struct config *site, const struct config *user, const struct limit_at *l, size_t n)
+// What the project says of a limit: below the default it may, above only with trust, and without trust never above what its
+// user has set for every sandbox. False = nothing.
+static bool project_limit(const struct config *user, const struct project *p, bool trusted, enum limit_key k, uint64_t *out)
+{
+	const struct limit_wish *w = !p ? NULL : p->limits.set[k] ? &p->limits : trusted && p->wishes.limits.set[k] ? &p->wishes.limits : NULL;
+	if (!w)
+		return false;
+	uint64_t v = w->value[k], cap = user && user->limits.set[k] && !trusted ? user->limits.value[k] : 0;
+	*out = cap && (!v || v > cap) ? cap : v;
+	return true;
+}
+
+static void take_limits(const struct config *site, const struct config *user, const struct project *p, bool trusted,
+			const struct limit_at *l, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		enum limit_key k = l[i].key;
-		if (user && user->limits.set[k] && *l[i].at == l[i].normal)
+		uint64_t v;
+		if (*l[i].at == l[i].normal && project_limit(user, p, trusted, k, &v))
+			*l[i].at = v;
+		else if (user && user->limits.set[k] && *l[i].at == l[i].normal)
 			*l[i].at = user->limits.value[k];
 		bool capped = site && site->limits.set[k] && site->limits.value[k];
 		if (capped && (!*l[i].at || *l[i].at > site->limits.value[k]))
@@ -129,7 +152,7 @@ int budget_read(struct engine *g, struct err *e)
 	return 0;
 }
 
-int config_apply(struct engine *g, struct create *c, struct err *e)
+int config_apply(struct engine *g, struct create *c, const struct project *p, bool trusted, struct err *e)
 {
 	const struct config *site, *user;
 	const struct limits d = LIMITS_DEFAULT;
@@ -143,46 +166,13 @@ int config_apply(struct engine *g, struct create *c, struct err *e)
 	static_assert(countof(all) == LIMIT_KEYS, "a place per limit");
 	if (config_of(g, SITE, &site, e) || config_of(g, USER, &user, e))
 		return -1;
-	take_limits(site, user, all, countof(all));
+	take_limits(site, user, p, trusted, all, countof(all));
 	g->budget = config_budget(site, user);
 	c->strict |= (site && site->has_strict && site->strict) || (user && user->has_strict && user->strict);
 	return 0;
 }
 
 // --- the project ---
-
-// Never through a link: the file is the repository's, and what it shows is shown to the user.
-static int open_project(const char *repo, struct err *e)
-{
-	auto_fd int dir = open(repo, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return dir < 0 ? err_sys(e, "%s", repo) : fs_open_beneath(dir, PROJECT_NAME, O_RDONLY | O_NONBLOCK, 0, e);
-}
-
-// 1 = it is there and parsed, 0 = there is none, -1 = it can not be used
-static int read_project(const char *repo, struct project *out, char sha256[SHA256_HEX], struct err *e)
-{
-	struct stat st;
-	auto_buf struct buf text = BUF_INIT(PROJECT_FILE);
-	struct err own;
-	auto_fd int fd = open_project(repo, &own);
-	if (fd < 0 && (own.sys == ENOENT || own.sys == ENOTDIR))
-		return 0;
-	if (fd < 0) {
-		*e = own;
-		return own.sys == ELOOP ? err_set(e, ERR_DENIED, "it is a symbolic link") : -1;
-	}
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
-		return err_set(e, ERR_INVALID, "it is not a file");
-	if (fs_read_fd(fd, &text, e))
-		return -1;
-	sha256_hex(buf_cstr(&text), text.n, sha256);
-	return project_parse(buf_cstr(&text), text.n, out, e) ? -1 : 1;
-}
-
-static char *project_path(const char *repo)
-{
-	return xasprintf("%s/%s", repo, PROJECT_NAME);
-}
 
 static struct trust_row *find(const struct engine *g, const char *path)
 {
@@ -192,69 +182,65 @@ static struct trust_row *find(const struct engine *g, const char *path)
 	return NULL;
 }
 
-static enum trust state_of(const struct engine *g, const char *path, const struct project *p, const char *sha256)
+static enum trust state_of(const struct engine *g, const struct project_file *f)
 {
-	const struct trust_row *r = find(g, path);
-	if (!project_has_wishes(p))
+	const struct trust_row *r = find(g, f->path);
+	if (!project_has_wishes(&f->project))
 		return TRUST_NOTHING;
-	return !r ? TRUST_NO : strcmp(r->sha256, sha256) ? TRUST_CHANGED : TRUST_YES;
+	return !r ? TRUST_NO : strcmp(r->sha256, f->sha256) ? TRUST_CHANGED : TRUST_YES;
 }
 
-static void note(char ***notices, char *owned)
+bool project_is_trusted(const struct engine *g, const struct project_file *f)
 {
-	if (notices)
-		strv_add(notices, owned);
-	free(owned);
+	return state_of(g, f) == TRUST_YES;
 }
 
-static bool has_limits(const struct limit_wish *w)
+// What of it does not count, by name: "net, secrets, limits memory".
+static void list_wishes(const struct project_wishes *w, struct buf *b)
 {
-	bool any = false;
-	for (int k = 0; k < LIMIT_KEYS; k++)
-		any |= w->set[k];
-	return any;
-}
-
-// What this version does not do yet is said, not passed over.
-static void note_unused(const struct project *p, const char *path, char ***notices)
-{
-	auto_buf struct buf b = BUF_INIT(1024);
 	const struct {
 		const char *name;
 		bool set;
-	} parts[] = {{"image", p->image}, {"setup", p->setup}, {"env", p->env}, {"ports", p->n_ports}, {"hide", p->hide}, {"test", p->test},
-		     {"mounts", p->wishes.mounts}, {"limits", has_limits(&p->limits) || has_limits(&p->wishes.limits)}};
+	} parts[] = {{"net", net_part_says(&w->net) || net_part_says(&w->setup_net)}, {"secrets", w->secrets}, {"mounts", w->mounts}};
 	for (size_t i = 0; i < countof(parts); i++)
 		if (parts[i].set)
-			buf_fmt(&b, "%s%s", b.n ? ", " : "", parts[i].name);
-	if (b.n)
-		note(notices, xasprintf("%s: not used by this version of skep: %s", path, buf_cstr(&b)));
+			buf_fmt(b, "%s%s", b->n ? ", " : "", parts[i].name);
+	for (char **v = w->env; v && *v; v++)
+		buf_fmt(b, "%senv %.*s", b->n ? ", " : "", (int)strcspn(*v, "="), *v);
+	for (int k = 0; k < LIMIT_KEYS; k++)
+		if (w->limits.set[k])
+			buf_fmt(b, "%slimits %s", b->n ? ", " : "", limit_key_name(k));
 }
 
-static int read_layer(struct engine *g, const char *repo, bool setup, struct layers *l, char ***notices)
+static void note_untrusted(const struct project_file *f, enum trust t, const char *repo, char ***notices)
 {
-	struct project p = {0};
+	auto_buf struct buf b = BUF_INIT(1024);
+	if (!notices || (t != TRUST_NO && t != TRUST_CHANGED))
+		return;
+	list_wishes(&f->project.wishes, &b);
+	auto_free char *line = xasprintf("%s asks for more than the default (%s)%s and is ignored in that: look at it with `skep trust %s`", f->path,
+					 buf_cstr(&b), t == TRUST_CHANGED ? ", has changed since you trusted it," : "", repo);
+	strv_add(notices, line);
+}
+
+static void read_layer(struct engine *g, const char *repo, bool setup, struct layers *l, char ***notices)
+{
+	struct project_file f = {0};
 	struct err e;
-	char sha256[SHA256_HEX];
-	auto_free char *path = project_path(repo);
-	int rc = read_project(repo, &p, sha256, &e);
-	if (rc < 0)
-		note(notices, xasprintf("%s is ignored: %s", path, e.msg));
-	if (rc <= 0)
-		return 0;
-	enum trust t = state_of(g, path, &p, sha256);
-	note_unused(&p, path, notices);
-	if (t == TRUST_NO || t == TRUST_CHANGED)
-		note(notices, xasprintf("%s asks for more than the default%s and is ignored in that: look at it with `skep trust %s`", path,
-					t == TRUST_CHANGED ? ", has changed since you trusted it," : "", repo));
-	if (t != TRUST_YES) {
-		project_done(&p);
-		return 0;
+	int rc = project_read_own(repo, &f, &e);
+	if (rc < 0 && notices) {
+		auto_free char *line = xasprintf("%s is ignored: %s", f.path, e.msg);
+		strv_add(notices, line);
 	}
-	l->own = xcalloc(1, sizeof *l->own);
-	*l->own = p;
-	l->project = (struct said){.net = setup ? &l->own->wishes.setup_net : &l->own->wishes.net, .secrets = l->own->wishes.secrets};
-	return 0;
+	enum trust t = rc > 0 ? state_of(g, &f) : TRUST_NONE;
+	note_untrusted(&f, t, repo, notices);
+	if (t == TRUST_YES) {
+		l->own = xcalloc(1, sizeof *l->own);
+		*l->own = f.project;
+		f.project = (struct project){0};
+		l->project = (struct said){.net = setup ? &l->own->wishes.setup_net : &l->own->wishes.net, .secrets = l->own->wishes.secrets};
+	}
+	project_file_done(&f);
 }
 
 int layers_read(struct engine *g, const char *repo, const char *phase, struct layers *out, char ***notices, struct err *e)
@@ -265,8 +251,8 @@ int layers_read(struct engine *g, const char *repo, const char *phase, struct la
 		return -1;
 	l.site.net = site ? &site->net : NULL;
 	l.user.net = user ? &user->net : NULL;
-	if (repo && read_layer(g, repo, phase && !strcmp(phase, "setup"), &l, notices))
-		return -1;
+	if (repo)
+		read_layer(g, repo, phase && !strcmp(phase, "setup"), &l, notices);
 	*out = l;
 	return 0;
 }
@@ -325,21 +311,26 @@ void trust_view_done(struct trust_view *v)
 
 static int look(struct engine *g, const char *repo, struct trust_view *out, struct err *e)
 {
-	struct project p = {0};
-	struct trust_view v = {.path = project_path(repo)};
-	int rc = read_project(repo, &p, v.sha256, e);
-	if (rc < 0) {
+	struct project_file f = {0};
+	int rc = project_read(repo, &f, e);
+	struct trust_view v = {.path = take(&f.path)};
+	if (rc < 0)
 		err_wrap(e, "%s", v.path);
-		trust_view_done(&v);
-		return -1;
-	}
-	if (rc) {
-		v.state = state_of(g, v.path, &p, v.sha256);
+	if (rc > 0) {
+		f.path = v.path; // lent
+		v.state = state_of(g, &f);
+		f.path = NULL;
+		memcpy(v.sha256, f.sha256, sizeof v.sha256);
 		v.project = xcalloc(1, sizeof *v.project);
-		*v.project = p;
+		*v.project = f.project;
+		f.project = (struct project){0};
 	}
-	*out = v;
-	return 0;
+	project_file_done(&f);
+	if (rc < 0)
+		trust_view_done(&v);
+	else
+		*out = v;
+	return rc < 0 ? -1 : 0;
 }
 
 int engine_trust_look(struct engine *g, const char *dir, struct trust_view *out, struct err *e)

@@ -3,12 +3,21 @@
 
 #include "base/mem.h"
 #include "init/stack.h"
+#include "model/glob.h"
 #include <fcntl.h>
 #include <unistd.h>
 
+struct noting {
+	struct changes *out;
+	char *const *hide;
+};
+
 static void note(void *ctx, char kind, const char *path)
 {
-	struct changes *c = ctx;
+	const struct noting *n = ctx;
+	struct changes *c = n->out;
+	if (glob_covers(n->hide, path))
+		return;
 	if (++c->count > LIMIT_CHANGES_LISTED)
 		return;
 	auto_free char *line = xasprintf("%c %s", kind, path);
@@ -27,7 +36,7 @@ int changes_walk(const struct changes_of *of, struct changes *out)
 	for (int i = 0; i < of->n_lowers; i++)
 		stack_add(&s, i >= of->n_lowers - of->n_base_lowers, of->lowers[i]);
 	stack_add(&s, true, of->base);
-	return stack_changes(&s, note, out, &e);
+	return stack_changes(&s, note, &(struct noting){out, of->hide}, &e);
 }
 
 void changes_done(struct changes *c)

@@ -15,6 +15,7 @@ struct changes_of {
 	int base;	   // or -1
 	const int *lowers; // the ws/ of sealed layers, newest first; -1: has none
 	int n_lowers, n_base_lowers; // the last n_base_lowers belong to the base: not pending
+	char *const *hide; // globs, may be NULL: what of the base a sandbox does not see is none of its changes
 };
 
 // -1 when the layer could not be looked at: then nothing is known, which is not "no changes".

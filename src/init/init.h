@@ -13,6 +13,7 @@ struct init_opts {
 	uint32_t uid, gid; // of the cell's user
 	enum profile profile;
 	const char *ws_path;
+	char *const *hide; // globs of what is no change; may be NULL
 };
 
 // Sends M_READY (payload and descriptor given) first. Returns never: when the channel ends, the cell ends.

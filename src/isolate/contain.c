@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "isolate/caps.h"
+#include "isolate/hide.h"
 #include "isolate/landlock.h"
 #include "isolate/net.h"
 #include "isolate/rlimits.h"
@@ -183,6 +184,52 @@ static int open_base(struct contain *c, const struct cell_spec *s, struct err *e
 	return 0;
 }
 
+// On the stage's own tmpfs: it goes with the cell.
+static int hide_base(const struct contain *c, const struct cell_spec *s, struct err *e)
+{
+	auto_free char *path = xasprintf("%s/stage/" ROOTFS_HIDE, c->host->template);
+	if (c->base < 0 || !s->hide)
+		return 0;
+	if (fs_mkdirs(AT_FDCWD, path, 0755, e))
+		return -1;
+	auto_fd int into = fs_open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0, e);
+	return into < 0 ? -1 : hide_build(c->base, into, s->hide, e);
+}
+
+// The directories below home that caches are mounted on, each with those above it, as a lower of home: an upper that has
+// them would no longer tell that nobody wrote to it.
+static int make_points(const struct contain *c, const struct cell_spec *s, struct err *e)
+{
+	auto_free char *path = xasprintf("%s/stage/" ROOTFS_POINTS, c->host->template);
+	if (!rootfs_has_caches(s))
+		return 0;
+	if (fs_mkdirs(AT_FDCWD, path, 0755, e))
+		return -1;
+	auto_fd int top = fs_open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0, e);
+	size_t home = strlen(s->home ? s->home : "/home/skep");
+	for (uint32_t i = 0; i < s->n_mounts && top >= 0; i++) {
+		auto_free char *dir = s->mounts[i].cache ? xstrdup(s->mounts[i].dst + home + 1) : NULL;
+		if (dir && fs_mkdirs(top, dir, 0755, e))
+			return -1;
+		for (char *slash = dir ? dir + strlen(dir) : NULL; slash; slash = strrchr(dir, '/')) {
+			*slash = 0;
+			if (*dir && fchownat(top, dir, c->uid, c->gid, 0))
+				return err_sys(e, "%s", dir);
+		}
+	}
+	return top < 0 ? -1 : 0;
+}
+
+static int ready_caches(const struct contain *c, const struct cell_spec *s, struct err *e)
+{
+	for (uint32_t i = 0; i < s->n_mounts; i++) {
+		auto_free char *part = s->mounts[i].cache ? rootfs_cache_part(s->mounts[i].dst) : NULL;
+		if (part && (ready_part(c->layer, part, e) || fchownat(c->layer, part, c->uid, c->gid, 0)))
+			return err_wrap(e, "package cache");
+	}
+	return 0;
+}
+
 // From here on nothing of the host has a name.
 static int leave_host(struct contain *c, struct err *e)
 {
@@ -208,7 +255,7 @@ static int attach_place(const struct contain *c, const int *trees, int n, struct
 static int prepare_place(struct contain *c, struct err *e)
 {
 	struct plan p = {0};
-	if (open_base(c, c->place, e) || own_top(c, e))
+	if (open_base(c, c->place, e) || hide_base(c, c->place, e) || own_top(c, e) || ready_caches(c, c->place, e))
 		return -1;
 	rootfs_place(c->host, c->place, c->molded, &p);
 	if (apply(c, &p, e))
@@ -224,6 +271,8 @@ static int prepare_layer(struct contain *c, const int *trees, int n, struct err 
 		return err_wrap(e, "new layer");
 	c->layer = open_staged(c, "l", e);
 	if (c->layer < 0 || (c->place && attach_place(c, trees + 1, n - 1, e)))
+		return -1;
+	if (c->place && make_points(c, c->place, e))
 		return -1;
 	rootfs_fresh_home(c->host, c->place, &p);
 	if (apply(c, &p, e))
@@ -325,7 +374,7 @@ static int build_mounts(struct contain *c, const struct cell_spec *s, const int 
 	sources_done(&src);
 	if (rc || (c->has < SLOT_LAYER && (c->layer = open_staged(c, "l", e)) < 0))
 		return -1;
-	if (c->has < SLOT_PLACE && open_base(c, s, e))
+	if (c->has < SLOT_PLACE && (open_base(c, s, e) || hide_base(c, s, e)))
 		return -1;
 	if ((s->image || s->profile == PROFILE_ROOT) && mount_root_overlay(c, s, e))
 		return -1;
@@ -370,8 +419,11 @@ int contain_build(struct contain *c, const struct cell_spec *s, const int *trees
 	c->nested = s->nested;
 	if ((!c->warm && limit_namespace(c, e)) || (!c->left && build_mounts(c, s, trees, n_trees, e)))
 		return -1;
+	if (c->has == SLOT_LAYER && rootfs_has_caches(s))
+		return err_set(e, ERR_BUG, "a slot whose home is made was given package caches");
 	rootfs_cell(c->host, s, c->has, &p);
-	if ((c->has < SLOT_LAYER && ready_layer(c, &p, e)) || (c->has < SLOT_PLACE && own_top(c, e))) {
+	if ((c->has < SLOT_LAYER && (ready_layer(c, &p, e) || make_points(c, s, e) || ready_caches(c, s, e))) ||
+	    (c->has < SLOT_PLACE && own_top(c, e))) {
 		plan_done(&p);
 		return -1;
 	}

@@ -31,7 +31,7 @@ enum mount_flags {
 	MF_WRITE = 1,	 // else read-only
 	MF_DEV = 2,	 // else nodev
 	MF_NOEXEC = 4,
-	MF_OPTIONAL = 8, // an absent source is fine
+	MF_OPTIONAL = 8, // an absent source is fine; of an overlay: a target that is no directory
 };
 
 struct mount_op {

@@ -196,7 +196,7 @@ bool rootfs_can_mold(const struct cell_spec *place)
 	for (uint32_t i = 0; i < place->n_mounts; i++)
 		if (is_below_own(place->mounts[i].dst))
 			return false;
-	return true;
+	return !place->hide; // judged when a cell starts, not earlier
 }
 
 #define WAITING_PLACE "srv" // of a workspace below them, in the mold
@@ -248,9 +248,10 @@ static void place_sources(const struct cell_spec *s, struct sources *out)
 		source_add(out, name, xstrdup(s->lowers[i]), map_of_lower(s->lowers[i]), false);
 	}
 	for (uint32_t i = 0; i < s->n_mounts && i < ROOTFS_MOUNTS_MAX; i++) {
-		auto_free char *name = xasprintf("m%u", i);
+		bool cache = s->mounts[i].cache;
+		auto_free char *name = xasprintf(cache ? "c%u" : "m%u", i);
 		if (*s->mounts[i].src)
-			source_add(out, name, xstrdup(s->mounts[i].src), SOURCE_PLAIN, true);
+			source_add(out, name, xstrdup(s->mounts[i].src), cache ? SOURCE_ROOT : SOURCE_PLAIN, true);
 	}
 }
 
@@ -362,10 +363,41 @@ static void small_tmpfs(const struct cell_spec *s, struct plan *p)
 
 #define USER_HOME "/home/skep"
 
+bool rootfs_has_caches(const struct cell_spec *s)
+{
+	for (uint32_t i = 0; i < s->n_mounts; i++)
+		if (s->mounts[i].cache)
+			return true;
+	return false;
+}
+
+// In root/, where the parts that are neither workspace nor home are.
+char *rootfs_cache_part(const char *dst)
+{
+	char *part = xasprintf("root/cache%s", dst);
+	for (char *c = part + strlen("root/"); *c; c++)
+		if (*c == '/')
+			*c = '-';
+	return part;
+}
+
+static const char *home_lower(const struct cell_spec *s)
+{
+	return rootfs_has_caches(s) ? ROOTFS_POINTS : "../empty";
+}
+
+static void cache(const struct rootfs_host *h, const struct cell_spec *s, uint32_t i, struct plan *p)
+{
+	auto_free char *lower = xasprintf("c%u", i), *part = rootfs_cache_part(s->mounts[i].dst);
+	overlay(p, h, s, s->mounts[i].dst + 1, lower, part);
+	p->ops[p->n - 1].flags |= MF_OPTIONAL;
+}
+
 void rootfs_fresh_home(const struct rootfs_host *h, const struct cell_spec *place, struct plan *p)
 {
 	struct cell_spec none = {0};
-	overlay(p, h, place ? place : &none, &USER_HOME[1], "../empty", "home"); // a plain bind would tell the layer's path on the host
+	const struct cell_spec *s = place ? place : &none;
+	overlay(p, h, s, &USER_HOME[1], home_lower(s), "home"); // a plain bind would tell the layer's path on the host
 }
 
 void rootfs_place(const struct rootfs_host *h, const struct cell_spec *s, bool mold, struct plan *p)
@@ -375,10 +407,13 @@ void rootfs_place(const struct rootfs_host *h, const struct cell_spec *s, bool m
 		auto_free char *src = xasprintf("%s/stage/m%u", h->template, i);
 		if (!*m->src)
 			plan_add(p, MOUNT_MASK, NULL, m->dst + 1, NULL, 0);
+		else if (m->cache)
+			cache(h, s, i, p);
 		else
 			plan_add(p, MOUNT_BIND, src, m->dst + 1, NULL, m->writable ? MF_WRITE : 0);
 	}
-	overlay(p, h, s, mold && is_below_own(s->ws_path) ? WAITING_PLACE : s->ws_path + 1, s->base ? "b" : "../empty", "ws");
+	const char *lower = !s->base ? "../empty" : s->hide ? ROOTFS_HIDE ":b" : "b";
+	overlay(p, h, s, mold && is_below_own(s->ws_path) ? WAITING_PLACE : s->ws_path + 1, lower, "ws");
 }
 
 // A sandbox inside mounts a /proc of its own, and the kernel lets it only where a whole one is to be seen already
@@ -404,7 +439,7 @@ void rootfs_cell(const struct rootfs_host *h, const struct cell_spec *s, enum sl
 		identity(s, ".skep", p);
 	small_tmpfs(s, p);
 	if (has < SLOT_LAYER)
-		overlay(p, h, s, s->home + 1, "../empty", "home");
+		overlay(p, h, s, s->home + 1, home_lower(s), "home");
 	if (has < SLOT_PLACE)
 		rootfs_place(h, s, false, p);
 }

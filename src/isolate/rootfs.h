@@ -15,8 +15,12 @@
 #include "model/spec.h"
 
 #define ROOTFS_SYSTEM_MAX 16
-#define ROOTFS_MOUNTS_MAX 64
+#define ROOTFS_MOUNTS_MAX 256 // as many as a spec can hold: none is ever left out
 #define ROOTFS_SOURCES_MAX (ROOTFS_MOUNTS_MAX + LIMIT_LAYERS + ROOTFS_SYSTEM_MAX + 16)
+
+#define ROOTFS_HIDE "h" // in the stage: whiteouts over the base (isolate/hide.h), made before rootfs_place's plan is applied
+
+#define ROOTFS_POINTS "p" // in the stage: below home, the directories that caches are mounted on; made before home is
 
 struct rootfs_host {
 	struct {
@@ -59,6 +63,9 @@ bool rootfs_can_mold(const struct cell_spec *place);
 // Options of one overlay. lower: colon-separated names in stage/; part: the subtree of layers ("ws", "home", "root/usr").
 // Sealed layers are k0, k1 ...; those that lack the part are left out when it is mounted.
 void rootfs_overlay(const struct cell_spec *s, const char *lower, const char *part, struct buf *out);
+bool rootfs_has_caches(const struct cell_spec *s);
+// The part of layers that keeps what a sandbox writes to the cache that it sees at dst; owned.
+char *rootfs_cache_part(const char *dst);
 // What the slot brought before the spec was known.
 enum slot_has {
 	SLOT_EMPTY,

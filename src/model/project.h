@@ -11,9 +11,9 @@
 //   secrets: [NAME]   mounts: [DIR[:PATH][:ro]]
 //   limits: {cpus, memory, disk, pids, files, nofile, output_cap, timeout, ttl, idle}      as on the command line
 //   config.yaml: net, limits, min_isolation: default | strict, resolver: ADDR[:PORT], ca_file: PATH,
-//                disk_budget: SIZE
+//                disk_budget: SIZE, caches: on | off
 //
-// A project file is hostile until trusted: image, setup, env, ports, hide and test work at once inside the
+// A project file is hostile until trusted: image, setup, most of env, ports, hide and test work at once inside the
 // boundary and without network; what needs trust stands in struct project_wishes.
 #pragma once
 #include "model/limits.h"
@@ -27,6 +27,7 @@ struct net_part {
 	char **allow, **deny; // texts of rules, checked; deny with its '!'
 	bool has_ask, ask;
 };
+bool net_part_says(const struct net_part *n); // anything
 // Adds all or nothing. registries as for preset_add.
 int net_add(struct policy *p, const struct net_part *net, const char *from, char *const *registries,
 	    struct err *e) MUST_USE;
@@ -51,11 +52,15 @@ struct limit_wish {
 const char *limit_key_name(enum limit_key k);
 void limit_wish_apply(const struct limit_wish *w, struct limits *l); // the times are for the caller
 
+// K or K=V: a variable that makes programs run or load something, or talk to somebody else.
+bool env_is_helper(const char *kv);
+
 // Counts only after `skep trust`.
 struct project_wishes {
 	struct net_part net, setup_net;
 	char **secrets; // names
 	char **mounts;
+	char **env; // K=V for which env_is_helper
 	struct limit_wish limits; // only those above the default; the others are in struct project
 };
 
@@ -67,6 +72,9 @@ struct project {
 	size_t n_ports;
 	char **hide;
 	char *test;
+	char *ws_path;	  // where it wants to be seen inside; devcontainer.json only
+	char **left_out;  // what it says and never gets, one line each; devcontainer.json only
+	bool from_devcontainer;
 	struct limit_wish limits; // at or below the default
 	struct project_wishes wishes;
 };
@@ -80,6 +88,7 @@ struct config {
 	struct limit_wish limits;
 	bool has_strict, strict; // min_isolation
 	char *resolver;		 // NULL, or "ADDR:PORT" with brackets around IPv6
+	bool no_caches;		 // package caches of the caller are not shown
 	char *ca_file;		 // NULL, or an absolute path: CAs beside the system's that the gates believe
 	bool has_budget;
 	uint64_t budget; // bytes that layers, images and caches may take; 0 = not limited

@@ -22,10 +22,13 @@ void project_done(struct project *p)
 	strv_free(p->env);
 	strv_free(p->hide);
 	free(p->test);
+	free(p->ws_path);
+	strv_free(p->left_out);
 	net_part_done(&p->wishes.net);
 	net_part_done(&p->wishes.setup_net);
 	strv_free(p->wishes.secrets);
 	strv_free(p->wishes.mounts);
+	strv_free(p->wishes.env);
 	*p = (struct project){0};
 }
 
@@ -37,7 +40,7 @@ void config_done(struct config *c)
 	*c = (struct config){0};
 }
 
-static bool has_net(const struct net_part *n)
+bool net_part_says(const struct net_part *n)
 {
 	return n->preset || n->allow || n->deny || n->has_ask;
 }
@@ -53,7 +56,7 @@ static bool has_limits(const struct limit_wish *w)
 bool project_has_wishes(const struct project *p)
 {
 	const struct project_wishes *w = &p->wishes;
-	return has_net(&w->net) || has_net(&w->setup_net) || w->secrets || w->mounts || has_limits(&w->limits);
+	return net_part_says(&w->net) || net_part_says(&w->setup_net) || w->secrets || w->mounts || w->env || has_limits(&w->limits);
 }
 
 void limit_wish_apply(const struct limit_wish *w, struct limits *l)
@@ -98,7 +101,7 @@ int net_add(struct policy *p, const struct net_part *net, const char *from, char
 
 static void net_json(struct jsonw *w, const char *key, const struct net_part *n)
 {
-	if (!has_net(n))
+	if (!net_part_says(n))
 		return;
 	jw_key(w, key);
 	jw_open(w, '{');
@@ -145,6 +148,8 @@ static void now_json(struct jsonw *w, const struct project *p)
 	}
 	list_json(w, "hide", p->hide);
 	jw_kstr(w, "test", p->test);
+	jw_kstr(w, "workspace_path", p->ws_path);
+	list_json(w, "never", p->left_out);
 	limits_json(w, &p->limits);
 }
 
@@ -162,6 +167,7 @@ void project_json(struct buf *b, const struct project *p)
 	net_json(&w, "setup_net", &p->wishes.setup_net);
 	list_json(&w, "secrets", p->wishes.secrets);
 	list_json(&w, "mounts", p->wishes.mounts);
+	list_json(&w, "env", p->wishes.env);
 	limits_json(&w, &p->wishes.limits);
 	jw_close(&w, '}');
 	jw_close(&w, '}');

@@ -4,12 +4,14 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "model/glob.h"
 #include <arpa/inet.h>
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define IMAGE_TEXT 256
+#define HIDE_GLOBS 256
 
 struct field {
 	const char *key;
@@ -127,6 +129,21 @@ static int add_path(const struct node *n, void *out, struct err *e)
 static int read_paths(const struct node *n, void *out, struct err *e)
 {
 	return each(n, add_path, out, e);
+}
+
+static int add_glob(const struct node *n, void *out, struct err *e)
+{
+	if (strv_len(*(char ***)out) >= HIDE_GLOBS)
+		return fault(n, "too many globs", e);
+	if (add_path(n, out, e))
+		return -1;
+	char **all = *(char ***)out;
+	return glob_is_valid(all[strv_len(all) - 1]) ? 0 : fault(n, "the glob has too many parts", e);
+}
+
+static int read_globs(const struct node *n, void *out, struct err *e)
+{
+	return each(n, add_glob, out, e);
 }
 
 static int add_mount(const struct node *n, void *out, struct err *e)
@@ -345,7 +362,7 @@ static const struct field project_fields[] = {
 	{"setup", read_setup, 0},
 	{"env", read_env, offsetof(struct project, env)},
 	{"ports", read_ports, 0},
-	{"hide", read_paths, offsetof(struct project, hide)},
+	{"hide", read_globs, offsetof(struct project, hide)},
 	{"test", read_text, offsetof(struct project, test)},
 	{"net", read_net, offsetof(struct project, wishes.net)},
 	{"secrets", read_secrets, offsetof(struct project, wishes.secrets)},
@@ -380,6 +397,14 @@ static void split_limits(struct project *p)
 		}
 }
 
+static void split_env(struct project *p)
+{
+	char **all = take(&p->env);
+	for (char **v = all; v && *v; v++)
+		strv_add(env_is_helper(*v) ? &p->wishes.env : &p->env, *v);
+	strv_free(all);
+}
+
 int project_from(const struct node *root, struct project *out, struct err *e)
 {
 	struct project p = {0};
@@ -388,6 +413,7 @@ int project_from(const struct node *root, struct project *out, struct err *e)
 		return -1;
 	}
 	split_limits(&p);
+	split_env(&p);
 	*out = p;
 	return 0;
 }
@@ -438,10 +464,20 @@ static int read_budget(const struct node *n, void *out, struct err *e)
 	return 0;
 }
 
+static int read_caches(const struct node *n, void *out, struct err *e)
+{
+	struct config *c = out;
+	c->no_caches = n->kind == NODE_TEXT && !strcmp(n->text, "off");
+	if (!c->no_caches && (n->kind != NODE_TEXT || strcmp(n->text, "on")))
+		return fault(n, "caches is on or off", e);
+	return 0;
+}
+
 static const struct field config_fields[] = {
 	{"net", read_net, offsetof(struct config, net)},
 	{"limits", read_limits, offsetof(struct config, limits)},
 	{"min_isolation", read_isolation, 0},
+	{"caches", read_caches, 0},
 	{"resolver", read_resolver, offsetof(struct config, resolver)},
 	{"ca_file", read_ca_file, offsetof(struct config, ca_file)},
 	{"disk_budget", read_budget, 0},

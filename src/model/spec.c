@@ -165,6 +165,7 @@ void cell_spec_done(struct cell_spec *s)
 	free(s->image);
 	free(s->base);
 	free(s->ws_path);
+	strv_free(s->hide);
 	free(s->home);
 	for (uint32_t i = 0; i < s->n_mounts; i++) {
 		free(s->mounts[i].src);
@@ -183,11 +184,13 @@ void place_write(struct buf *b, const struct cell_spec *s)
 	wire_strv(b, s->lowers ? s->lowers : none);
 	wire_u32(b, s->n_base_lowers);
 	wire_str(b, s->ws_path);
+	wire_strv(b, s->hide ? s->hide : none);
 	wire_u32(b, s->n_mounts);
 	for (uint32_t i = 0; i < s->n_mounts; i++) {
 		wire_str(b, s->mounts[i].src);
 		wire_str(b, s->mounts[i].dst);
 		wire_u8(b, s->mounts[i].writable);
+		wire_u8(b, s->mounts[i].cache);
 	}
 }
 
@@ -235,6 +238,7 @@ static void mounts_read(struct wire *w, struct cell_spec *s)
 		m->src = wire_get_str(w);
 		m->dst = wire_get_str(w);
 		m->writable = wire_get_u8(w);
+		m->cache = wire_get_u8(w);
 		if (!m->src || !m->dst)
 			w->bad = true;
 	}
@@ -252,6 +256,11 @@ static void place_get(struct wire *w, struct cell_spec *s)
 		if (*s->lowers[i] != '/')
 			w->bad = true;
 	s->ws_path = wire_get_str(w);
+	s->hide = wire_get_strv(w);
+	if (s->hide && !s->hide[0]) {
+		strv_free(s->hide);
+		s->hide = NULL;
+	}
 	mounts_read(w, s);
 }
 

@@ -33,8 +33,9 @@ void exec_spec_write(struct buf *b, const struct exec_spec *s);
 int exec_spec_read(struct wire *w, struct exec_spec *out, struct err *e) MUST_USE;
 
 struct cell_mount {
-	char *src, *dst;
+	char *src, *dst; // src "" = mask the file dst
 	bool writable;
+	bool cache; // shown through an overlay: what is written there is the sandbox's own, src stays as it is
 };
 
 // What a cell's gate is told: with the spec, and again (M_POLICY) whenever it changes.
@@ -70,6 +71,7 @@ struct cell_spec {
 	char *image;	   // root file system directory; NULL = the host's own system directories
 	char *base;	   // the directory the workspace shows; NULL = empty
 	char *ws_path;	   // where it is seen inside
+	char **hide;	   // globs (model/glob.h) of what of the base is not seen; NULL = nothing
 	char *home;	   // HOME inside
 	struct cell_mount *mounts;
 	uint32_t n_mounts;
@@ -87,8 +89,8 @@ void cell_spec_done(struct cell_spec *s);
 void cell_spec_write(struct buf *b, const struct cell_spec *s);
 int cell_spec_read(const void *p, size_t n, struct cell_spec *out, struct err *e) MUST_USE;
 
-// The part of a spec that says where the cell works: base, lowers, ws_path, mounts. A slot can be made for a place before
-// anybody asked; it fits every new sandbox there. Two places are the same when their bytes are.
+// The part of a spec that says where the cell works: base, lowers, ws_path, hide, mounts. A slot can be made for a place
+// before anybody asked; it fits every new sandbox there. Two places are the same when their bytes are.
 void place_write(struct buf *b, const struct cell_spec *s);
 int place_read(const void *p, size_t n, struct cell_spec *out, struct err *e) MUST_USE; // only these members
 

@@ -92,6 +92,7 @@ void sandbox_done(struct sandbox *s)
 	free(s->tree);
 	free(s->ref);
 	free(s->pin);
+	project_row_done(&s->project);
 	*s = (struct sandbox){0};
 }
 
@@ -140,7 +141,7 @@ void mounts_write(struct buf *w, const struct sandbox *b)
 	for (uint32_t i = 0; i < b->n_mounts; i++) {
 		wire_str(w, b->mounts[i].src);
 		wire_str(w, b->mounts[i].dst);
-		wire_u8(w, b->mounts[i].writable);
+		wire_u8(w, b->mounts[i].writable | b->mounts[i].cache << 1);
 	}
 }
 
@@ -152,7 +153,9 @@ void mounts_read(struct wire *w, struct sandbox *b)
 	b->mounts = xcalloc(n, sizeof *b->mounts);
 	for (; b->n_mounts < n; b->n_mounts++) {
 		struct cell_mount m = {.src = wire_get_str(w), .dst = wire_get_str(w)};
-		m.writable = wire_get_u8(w);
+		uint8_t how = wire_get_u8(w);
+		m.writable = how & 1;
+		m.cache = how & 2;
 		b->mounts[b->n_mounts] = m;
 	}
 }
@@ -264,7 +267,8 @@ int store_run_id(struct store *s, enum query q, const char *id, struct err *e)
 int store_sandbox_drop(struct store *s, const char *id, struct err *e)
 {
 	return store_run_id(s, Q_BOX_DROP, id, e) || store_run_id(s, Q_BOX_DROP_CELL, id, e) ||
-			       store_run_id(s, Q_BOX_DROP_EXECS, id, e) || store_run_id(s, Q_NET_DROP, id, e)
+			       store_run_id(s, Q_BOX_DROP_EXECS, id, e) || store_run_id(s, Q_NET_DROP, id, e) ||
+			       store_run_id(s, Q_PROJECT_DROP, id, e)
 		       ? -1
 		       : 0;
 }

@@ -23,6 +23,22 @@ enum base_pin { PIN_NONE, PIN_PINNING, PIN_PINNED, PIN_FAILED };
 enum on_expiry { EXPIRY_STOP, EXPIRY_PAUSE, EXPIRY_DELETE, EXPIRIES };
 const char *on_expiry_name(enum on_expiry x);
 
+// What a sandbox took from its project's file when it was made.
+#define PROJECT_PORTS_KEPT 32
+struct project_row {
+	bool off;     // the file is left aside for the whole life of the sandbox
+	char *file;   // its path; NULL = there was none
+	char **hide;  // globs; NULL = none, as in the next two
+	char **setup; // commands
+	char **setup_files;
+	char *test; // command; NULL = none
+	uint16_t ports[PROJECT_PORTS_KEPT];
+	size_t n_ports;
+};
+void project_row_done(struct project_row *p);
+void project_row_write(struct buf *b, const struct project_row *p);
+void project_row_read(struct wire *w, struct project_row *out);
+
 struct sandbox {
 	char id[ID_SIZE], layer[ID_SIZE], machine_id[KEY_SIZE];
 	char *name;  // NULL = none
@@ -69,6 +85,7 @@ struct sandbox {
 	bool pinned; // never expires, and goes by force only
 	bool lease;  // its time to live begins anew with every use
 	bool layer_made; // its writable layer was seen: one that is not there any more was lost, not yet to be made
+	struct project_row project;
 };
 void sandbox_done(struct sandbox *s);
 

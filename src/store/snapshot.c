@@ -46,6 +46,7 @@ void sandbox_template_write(struct buf *b, const struct sandbox *s)
 	wire_u64(b, s->ttl_ms);
 	wire_u64(b, s->idle_ms);
 	wire_u8(b, s->on_expiry | (s->lease ? T_LEASE : 0));
+	project_row_write(b, &s->project);
 }
 
 int sandbox_template_read(const struct buf *b, struct sandbox *s)
@@ -80,6 +81,7 @@ int sandbox_template_read(const struct buf *b, struct sandbox *s)
 	uint8_t expiry = wire_get_u8(&w);
 	s->on_expiry = (enum on_expiry)(expiry & ~T_LEASE);
 	s->lease = expiry & T_LEASE;
+	project_row_read(&w, &s->project);
 	return w.bad || !s->ws_path ? -1 : 0;
 }
 

@@ -59,6 +59,8 @@ static const char *const steps[] = {
 	"CREATE UNIQUE INDEX snapshot_names ON snapshots(sandbox, name) WHERE name IS NOT NULL;",
 
 	"CREATE TABLE layers(id TEXT PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID;",
+
+	"CREATE TABLE projects(sandbox TEXT PRIMARY KEY, body BLOB) WITHOUT ROWID;",
 };
 #define SCHEMA_VERSION ((int)countof(steps))
 
@@ -124,6 +126,9 @@ static const char *const sql[] = {
 	[Q_ANSWER_ADD] = "INSERT OR REPLACE INTO answers VALUES(?,?)",
 	[Q_ANSWER_DROP] = "DELETE FROM answers WHERE rule=?",
 	[Q_ANSWERS] = "SELECT rule FROM answers ORDER BY at, rule",
+	[Q_PROJECT_SET] = "INSERT OR REPLACE INTO projects VALUES(?,?)",
+	[Q_PROJECT_DROP] = "DELETE FROM projects WHERE sandbox=?",
+	[Q_PROJECTS] = "SELECT * FROM projects",
 };
 static_assert(countof(sql) == QUERIES, "a text per query");
 

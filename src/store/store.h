@@ -70,6 +70,12 @@ int store_gone_add(struct store *s, const struct gone_row *g, struct err *e) MUS
 int store_gone_drop(struct store *s, const char *id, struct err *e) MUST_USE;
 int store_gone_get(struct store *s, const char *id, struct gone_row *out, struct err *e) MUST_USE; // id or prefix
 
+// project.c: what a sandbox took from its project's file; nothing is kept where there is nothing to keep. What `each` does
+// not take (and empty) is freed.
+int store_project_set(struct store *s, const char *sandbox, const struct project_row *p, struct err *e) MUST_USE;
+int store_projects(struct store *s, void (*each)(void *ctx, const char *sandbox, struct project_row *taken), void *ctx,
+		   struct err *e) MUST_USE;
+
 // net.c: what sandboxes may reach, secrets, trust, and the answers that stand for every sandbox.
 int store_net_set(struct store *s, const char *sandbox, const struct net_row *n, struct err *e) MUST_USE;
 int store_nets(struct store *s, void (*each)(void *ctx, const char *sandbox, struct net_row *taken), void *ctx,

@@ -69,7 +69,7 @@ bool tools_is_secret(const char *name)
 static void add_mount(struct tools *t, const char *src, const char *dst)
 {
 	t->mounts = xrealloc(t->mounts, (t->n_mounts + 1) * sizeof *t->mounts);
-	t->mounts[t->n_mounts++] = (struct cell_mount){xstrdup(src), xstrdup(dst), false};
+	t->mounts[t->n_mounts++] = (struct cell_mount){.src = xstrdup(src), .dst = xstrdup(dst)};
 }
 
 static void cut_mounts(struct tools *t, uint32_t n)

@@ -506,16 +506,14 @@ def test_a_missing_layer_means_no_run(home, arena, call):
 
 
 # -- T-029, T-032, T-033 ----------------------------------------------------------------------------------------
-HOSTILE_PROJECT = """image: /
-mounts: [{src: %(home)s, dst: /skep-attack-mount, writable: true}]
+HOSTILE_PROJECT = """mounts: ['%(home)s:/skep-attack-mount:rw', '/:/skep-attack-mount']
 net: open
-nested: true
-privileged: true
-min_isolation: none
-sandbox: off
+secrets: [EVERYTHING]
+limits: {memory: 0, pids: 0}
 env: {LD_PRELOAD: /tmp/x.so, GIT_SSH_COMMAND: touch /tmp/x}
 setup: [touch %(top)s/host-command]
 """
+NO_PROJECT = ("image: /", "mounts: [{src: /, dst: /skep-attack-mount, writable: true}]", "nested: true", "privileged: true", "min_isolation: none", "sandbox: off")
 
 
 def test_a_hostile_project_file_changes_nothing(arena):
@@ -523,6 +521,10 @@ def test_a_hostile_project_file_changes_nothing(arena):
     d = f"{w.top}/hostile-project"
     os.makedirs(f"{d}/.devcontainer")
     shutil.copy(arena.attack, f"{d}/skep-attack")
+    for line in NO_PROJECT:  # what no project can say is refused, not passed over
+        with open(f"{d}/.skep.yaml", "w", encoding="ascii") as f:
+            f.write(f"{line}\n")
+        w.skep("run", "--", "true", cwd=d).fails(125, ".skep.yaml")
     with open(f"{d}/.skep.yaml", "w", encoding="ascii") as f:
         f.write(HOSTILE_PROJECT % {"home": w.user_home, "top": w.top})
     with open(f"{d}/.devcontainer/devcontainer.json", "w", encoding="ascii") as f:

@@ -103,6 +103,24 @@ static void a_replaced_directory_shows_both_sides(void **state)
 	changes_done(&c);
 }
 
+static void what_is_hidden_is_no_change(void **state)
+{
+	struct place *p = *state;
+	struct changes c;
+	struct err e;
+	char env[] = ".env", pem[] = "**/*.pem", dir[] = "secrets", *hide[] = {env, pem, dir, NULL};
+	put(p, "base/.env", "theirs");
+	put(p, "ws/.env", "mine");
+	assert_int_equal(fs_mkdirs(p->top, "ws/d", 0755, &e) | fs_mkdirs(p->top, "ws/secrets", 0755, &e), 0);
+	put(p, "ws/d/k.pem", "x");
+	put(p, "ws/d/other", "x");
+	put(p, "ws/secrets/s", "x");
+	assert_int_equal(changes_walk(&(struct changes_of){.layer = p->top, .base = p->base, .hide = hide}, &c), 0);
+	assert_true(has(&c, "A d/other"));
+	assert_int_equal(c.count, 1);
+	changes_done(&c);
+}
+
 static void a_layer_that_can_not_be_seen_is_not_unchanged(void **state)
 {
 	struct place *p = *state;
@@ -117,6 +135,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(every_kind_is_named, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_replaced_directory_shows_both_sides, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(what_is_hidden_is_no_change, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_layer_that_can_not_be_seen_is_not_unchanged, set_up, tear_down),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

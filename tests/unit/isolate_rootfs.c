@@ -122,8 +122,8 @@ static void masks_come_after_what_they_mask(void **state)
 	struct plan p = {0};
 	s.n_mounts = 2;
 	s.mounts = xcalloc(2, sizeof *s.mounts);
-	s.mounts[0] = (struct cell_mount){xstrdup("/home/a/.cargo"), xstrdup("/home/a/.cargo"), false};
-	s.mounts[1] = (struct cell_mount){xstrdup(""), xstrdup("/home/a/.cargo/credentials.toml"), false};
+	s.mounts[0] = (struct cell_mount){.src = xstrdup("/home/a/.cargo"), .dst = xstrdup("/home/a/.cargo")};
+	s.mounts[1] = (struct cell_mount){.src = xstrdup(""), .dst = xstrdup("/home/a/.cargo/credentials.toml")};
 	rootfs_place(&h, &s, false, &p);
 	const struct mount_op *bind = find(&p, MOUNT_BIND, "home/a/.cargo");
 	const struct mount_op *mask = find(&p, MOUNT_MASK, "home/a/.cargo/credentials.toml");

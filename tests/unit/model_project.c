@@ -63,6 +63,19 @@ static void full_file(void **state)
 	project_done(&p);
 }
 
+static void helpers_need_trust(void **state)
+{
+	(void)state;
+	struct project p = read_project("env: {A: 1, LD_PRELOAD: x, https_proxy: y, GIT_SSH_COMMAND: z, NODE_OPTIONS: o, NODE_ENV: dev, X_BASE_URL: u}\n");
+	assert_int_equal(strv_len(p.env), 2);
+	assert_string_equal(p.env[1], "NODE_ENV=dev");
+	assert_int_equal(strv_len(p.wishes.env), 5);
+	assert_true(project_has_wishes(&p));
+	project_done(&p);
+	assert_true(env_is_helper("PATH") && env_is_helper("PATH=/x") && env_is_helper("SKEP_EXEC=1") && env_is_helper("No_Proxy="));
+	assert_false(env_is_helper("PATHS") || env_is_helper("DEBUG") || env_is_helper("DATABASE_URL=x") || env_is_helper("LDAP=1"));
+}
+
 static void shapes_of_values(void **state)
 {
 	(void)state;
@@ -359,6 +372,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(full_file),
+		cmocka_unit_test(helpers_need_trust),
 		cmocka_unit_test(shapes_of_values),
 		cmocka_unit_test(nothing_said),
 		cmocka_unit_test(bom_is_no_key),

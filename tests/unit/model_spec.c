@@ -35,9 +35,10 @@ static void fill_cell(struct cell_spec *s)
 	strv_add(&s->lowers, "/lower2");
 	s->ws_path = xstrdup("/ws");
 	s->home = xstrdup("/home/skep");
+	strv_add(&s->hide, ".env");
 	s->mounts = xcalloc(2, sizeof *s->mounts);
-	s->mounts[0] = (struct cell_mount){xstrdup("/a"), xstrdup("/b"), true};
-	s->mounts[1] = (struct cell_mount){xstrdup("/c"), xstrdup("/d"), false};
+	s->mounts[0] = (struct cell_mount){.src = xstrdup("/a"), .dst = xstrdup("/b"), .writable = true};
+	s->mounts[1] = (struct cell_mount){.src = xstrdup("/c"), .dst = xstrdup("/d")};
 	fill_exec(&s->exec);
 }
 
@@ -59,6 +60,8 @@ static void a_cell_spec_comes_back(void **state)
 	assert_null(t.image);
 	assert_null(t.base);
 	assert_true(t.mounts[0].writable && !t.mounts[1].writable);
+	assert_string_equal(t.hide[0], ".env");
+	assert_null(t.hide[1]);
 	assert_true(t.nested && t.strict && !t.trace_off && !t.maintenance && !t.remove_if_clean);
 	assert_memory_equal(&t.limits, &s.limits, sizeof t.limits);
 	assert_int_equal(t.exec.kind, EXEC_JOB);

@@ -57,7 +57,7 @@ static void fill(struct sandbox *b, const char *id, const char *name)
 	strv_add(&b->env, "B=two\nlines");
 	b->labels = xcalloc(1, sizeof *b->labels);
 	b->mounts = xcalloc(1, sizeof *b->mounts);
-	b->mounts[0] = (struct cell_mount){xstrdup("/s"), xstrdup("/d"), true};
+	b->mounts[0] = (struct cell_mount){.src = xstrdup("/s"), .dst = xstrdup("/d"), .writable = true};
 	b->n_mounts = 1;
 	b->has_isolation = true;
 	b->isolation = (struct isolation){.backend = xstrdup("native"), .landlock = 7, .no_new_privs = true};
@@ -91,6 +91,43 @@ static struct seen all(struct store *s)
 	struct err e;
 	assert_int_equal(store_sandboxes(s, see, &seen, &e), 0);
 	return seen;
+}
+
+static void see_project(void *ctx, const char *sandbox, struct project_row *p)
+{
+	struct project_row *out = ctx;
+	assert_string_equal(sandbox, "s1");
+	project_row_done(out);
+	*out = *p;
+	*p = (struct project_row){0};
+}
+
+static void what_the_project_said(void **state)
+{
+	(void)state;
+	struct store *s = must_open();
+	struct err e;
+	struct project_row p = {.file = xstrdup("/p/.skep.yaml"), .test = xstrdup("make"), .ports = {80, 65535}, .n_ports = 2}, got = {0};
+	strv_add(&p.hide, ".env");
+	add_sandbox(s, "s1", NULL);
+	add_sandbox(s, "s2", NULL);
+	assert_int_equal(store_project_set(s, "s1", &p, &e), 0);
+	project_row_done(&p);
+	assert_int_equal(store_project_set(s, "s2", &p, &e), 0); // nothing to keep
+	store_close(s);
+	s = must_open();
+	assert_int_equal(store_projects(s, see_project, &got, &e), 0);
+	assert_string_equal(got.file, "/p/.skep.yaml");
+	assert_string_equal(got.hide[0], ".env");
+	assert_null(got.setup);
+	assert_string_equal(got.test, "make");
+	assert_int_equal(got.n_ports, 2);
+	assert_int_equal(got.ports[1], 65535);
+	project_row_done(&got);
+	assert_int_equal(store_sandbox_drop(s, "s1", &e) | store_sandbox_drop(s, "s2", &e), 0);
+	assert_int_equal(store_projects(s, see_project, &got, &e), 0);
+	assert_null(got.file);
+	store_close(s);
 }
 
 static void a_sandbox_comes_back_whole(void **state)
@@ -285,6 +322,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_sandbox_comes_back_whole, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(what_the_project_said, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_name_is_there_once, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(rollback_keeps_earlier_lazy_writes, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(execs, set_up, tear_down),
