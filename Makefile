@@ -32,6 +32,7 @@ LDFLAGS := $(LDFLAGS_$(V))
 # musl: the kernel's own headers come after its own; stack protector needs no library there
 MFLAGS  := -std=gnu17 -D_GNU_SOURCE -Isrc -I$(B)/gen $(WARN) -O2 -g -fPIE -fstack-protector-strong -fno-omit-frame-pointer -ffunction-sections -fdata-sections \
            -idirafter /usr/include -idirafter /usr/include/$(ARCH)-linux-gnu -MMD -MP
+MFLAGS  += $(if $(filter asan,$(V)),-DSKEP_ASAN)
 MUSL_SKIP := src/base/seal.c src/model/project.c
 
 srcs  = $(wildcard src/$(1)/*.c)
