@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nursery without skepd: the test speaks its channel (src/model/msg.h) and gives cells their specs itself."""
+"""The nursery without skepd: the test speaks its channel and gives cells their specs itself. What a message looks like is
+read from src/model: its numbers, and the order of fields in which specs are written."""
 import array
 import os
 import re
@@ -7,12 +8,16 @@ import socket
 import struct
 import subprocess
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-HEADER = next(p for p in (f"{HERE}/msg.h", f"{HERE}/../../src/model/msg.h") if os.path.exists(p))
+MODEL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../src/model")
+
+
+def source(name):
+    with open(f"{MODEL}/{name}") as f:
+        return f.read()
 
 
 def numbers():
-    body = re.search(r"enum msg_type \{(.*?)\n\};", open(HEADER).read(), re.S).group(1)
+    body = re.search(r"enum msg_type \{(.*?)\n\};", source("msg.h"), re.S).group(1)
     names = re.findall(r"^\s*(M_[A-Z]+),", body, re.M)
     return {n: i for i, n in enumerate(names)}
 
@@ -43,6 +48,24 @@ def s(v):
 
 def strv(v):
     return u32(len(v)) + b"".join(s(x) for x in v)
+
+
+def written(function, values):
+    """As the C function of that name writes it; what is not given is empty."""
+    kinds = {"u8": u8, "u32": u32, "u64": u64, "str": s, "strv": strv}
+    arrays = set(re.findall(r"\bchar (\w+)\[", source("spec.h")))
+    body = re.search(rf"^void {function}\(.*?^\}}", source("spec.c") + source("layer.c"), re.S | re.M).group(0)
+    out = b""
+    for call, field in re.findall(r"^\t(\w+)\(b, &?\w+(?:->(\w+)\b(?![\[.]))?", body, re.M):
+        kind = call.removeprefix("wire_")
+        if call == "net_write":
+            out += u8(0)  # nothing may leave
+        elif kind in kinds:
+            empty = [] if kind == "strv" else ("" if field in arrays else None) if kind == "str" else 0
+            out += kinds[kind](values.get(field, empty))
+        else:
+            out += written(call, values)
+    return out
 
 
 class Reader:
@@ -155,24 +178,26 @@ class Nursery:
 
     def job(self, verb, source, to=None, like=None, sealed=False, below=(), base=None):
         """(bytes, files, shared)"""
-        source = [source] if isinstance(source, str) else source
-        r = Reader(self.ch.ask("M_LAYER", u8(verb) + strv(source) + s(to) + s(like) + u8(sealed) + strv(below) + s(base)))
+        op = {"verb": verb, "from": [source] if isinstance(source, str) else source, "to": to, "like": like,
+              "sealed": sealed, "below": below, "base": base}
+        r = Reader(self.ch.ask("M_LAYER", written("layer_op_write", op)))
         return r.u64(), r.u64(), r.u64()
 
     def cell(self, layer, lowers=(), n_base=0, base=None, image=None, root=False, warm=False, ws="/w"):
         self.count += 1
         sid = f"s{self.count:011d}"
         os.mkdir(f"{self.home}/sandboxes/{sid}", 0o700)
-        place = s(base) + strv(lowers) + u32(n_base) + s(ws) + u32(0)
+        values = {
+            "sandbox": sid, "key": "k" * 32, "machine_id": "0" * 32, "hostname": "box", "profile": root, "skep_home": self.home,
+            "sandbox_dir": f"{self.home}/sandboxes/{sid}", "layer": f"{self.home}/layers/{layer}", "image": image,
+            "home": "/root" if root else "/home/skep", "base": base, "lowers": lowers, "n_base_lowers": n_base, "ws_path": ws,
+            "pids": 512, "nofile": 4096, "output_cap": 64 << 20, "event_rate": 2000}
+        place = written("place_write", values)
         ident = self.ch.send("M_WANT", u8(root) + u8(warm) + (place if warm else b""))
         _, fd = self.ch.answer(ident, "M_SLOT")
-        limits = b"".join(u64(x) for x in (0, 0, 512, 0, 0, 4096, 64 << 20, 2000))
-        spec = s(sid) + s("k" * 32) + s("0" * 32) + s("box") + u8(root) + u8(0) * 6 + s(self.home)
-        spec += s(f"{self.home}/sandboxes/{sid}") + s(f"{self.home}/layers/{layer}") + s(image)
-        spec += s("/root" if root else "/home/skep") + place + limits + u64(0) * 2 + u8(0) + u8(0) + s("")
         c = Cell(socket.socket(fileno=fd))
         c.sid, c.home = sid, "/root" if root else "/home/skep"
-        c.ask("M_SPEC", spec, "M_UP")
+        c.ask("M_SPEC", written("cell_spec_write", values), "M_UP")
         self.cells.append(c)
         return c
 
@@ -184,8 +209,8 @@ class Cell(Chan):
         Cell.n += 1
         xid = f"x{Cell.n:011d}"
         env = ["PATH=/usr/sbin:/usr/bin:/sbin:/bin", f"HOME={self.home}", f"SKEP_EXEC={xid}"]
-        spec = s(xid) + u8(0) + strv(["sh", "-c", script]) + strv(env) + s(None) + s(None) + u8(0) * 3 + u32(24) + u32(80)
-        self.ask("M_EXEC", spec + u32(0o022) + u64(0) + s(""), "M_STARTED")
+        x = {"id": xid, "argv": ["sh", "-c", script], "env": env, "rows": 24, "cols": 80, "umask_bits": 0o022}
+        self.ask("M_EXEC", written("exec_spec_write", x) + s(""), "M_STARTED")
         return xid
 
     def run(self, script):

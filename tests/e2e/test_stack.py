@@ -148,6 +148,7 @@ def test_a_paused_cell_is_copied_as_it_is(home, nursery):
     c.ok(MAKE + "; sleep 0.2")
     c.exec("i=0; while :; do i=$((i+1)); echo $i > /w/one; cp /w/one /w/two; done")
     c.exec("exec sleep 1000")
+    c.ok("while [ ! -e /w/two ]; do sleep 0.01; done")
     assert 2 <= c.members() <= 4
     for i, like in enumerate((None, "c0", "c1")):
         c.ask("M_PAUSE")

@@ -262,11 +262,17 @@ static void unmount_stack(void)
 	assert_int_equal(fs_remove_tree(AT_FDCWD, work, &e), 0);
 }
 
-static void layer_job(enum layer_verb verb, char **from, const char *to, const char *like)
+// below: how many of the sealed ones, from the oldest on, lie below what is merged.
+static void layer_job(enum layer_verb verb, char **from, const char *to, const char *like, int n_below)
 {
+	char *below[LIMIT_LAYERS + 1] = {0};
+	auto_free char *base = xasprintf("%s/base", top);
+	for (int i = 0; i < n_below; i++)
+		below[i] = path_of(st.sealed[st.n - n_below + i], "");
 	auto_free char *path = xasprintf("%s/layers", top);
 	auto_fd int layers = dir_at(path);
-	struct layer_op op = {.verb = verb, .from = from, .to = to, .like = like};
+	struct layer_op op = {.verb = verb, .from = from, .to = to, .like = like, .below = below};
+	op.base = verb == LAYER_MERGE ? base : NULL;
 	struct layer_result r, again;
 	struct err e = {0};
 	if (layer_do(layers, &op, &r, &e))
@@ -275,6 +281,8 @@ static void layer_job(enum layer_verb verb, char **from, const char *to, const c
 	assert_int_equal(layer_do(layers, &size, &again, &e), 0);
 	assert_int_equal(r.files, again.files);
 	umask(022);
+	for (int i = 0; i < n_below; i++)
+		free(below[i]);
 }
 
 static void check_view(void)
@@ -329,7 +337,7 @@ static void merge(void)
 	char *list[LIMIT_LAYERS + 1] = {0}, name[32];
 	memcpy(list, st.sealed + from, (size_t)n * sizeof *list);
 	snprintf(name, sizeof name, "m%d", st.made++);
-	layer_job(LAYER_MERGE, list, name, NULL);
+	layer_job(LAYER_MERGE, list, name, NULL, st.n - from - n);
 	unmount_stack();
 	for (int i = 0; i < n; i++)
 		free(st.sealed[from + i]);
@@ -344,7 +352,7 @@ static void copy(void)
 {
 	char name[32];
 	snprintf(name, sizeof name, "c%d", st.made++);
-	layer_job(LAYER_COPY, (char *[]){st.upper, NULL}, name, *st.copy ? st.copy : NULL);
+	layer_job(LAYER_COPY, (char *[]){st.upper, NULL}, name, *st.copy ? st.copy : NULL, 0);
 	auto_free char *a = path_of(st.upper, "ws"), *b = path_of(name, "ws");
 	assert_same(a, b, true);
 	memcpy(st.copy, name, sizeof name);
@@ -550,7 +558,7 @@ static int set_up(void **state)
 	memcpy(top, "/tmp/skep-layer-XXXXXX", 23);
 	assert_non_null(mkdtemp(top));
 	auto_fd int at = dir_at(top);
-	return fs_mkdirs(at, "layers/a/ws", 0755, &e) | fs_mkdirs(at, "layers/b/ws", 0755, &e);
+	return fs_mkdirs(at, "base", 0755, &e) | fs_mkdirs(at, "layers/a/ws", 0755, &e) | fs_mkdirs(at, "layers/b/ws", 0755, &e);
 }
 
 static int tear_down(void **state)
@@ -586,7 +594,7 @@ static void a_directory_over_something_else_cuts_off(void **state)
 	put("a", "ws/gone/n", "x", 1); // not marked: the layer below says it
 	put("a", "ws/file/n", "x", 1);
 	put("a", "ws/dir/n", "x", 1);
-	layer_job(LAYER_MERGE, (char *[]){(char *)"a", (char *)"b", NULL}, "m", NULL);
+	layer_job(LAYER_MERGE, (char *[]){(char *)"a", (char *)"b", NULL}, "m", NULL, 0);
 	assert_true(is_opaque("m", "ws/gone") && is_opaque("m", "ws/file"));
 	assert_false(is_opaque("m", "ws/dir"));
 	auto_free char *old = path_of("m", "ws/dir/old");
@@ -621,7 +629,7 @@ static void only_what_did_not_change_is_shared(void **state)
 	for (size_t i = 0; i < countof(names); i++)
 		put("a", names[i], text, strstr(names[i], "small") ? 1000 : sizeof text);
 	usleep(100000);
-	layer_job(LAYER_COPY, a, "c1", NULL);
+	layer_job(LAYER_COPY, a, "c1", NULL, 0);
 	change_secretly("ws/small-changed");
 	change_secretly("ws/big-changed");
 	auto_free char *mode = path_of("a", "ws/big-mode"), *attr = path_of("a", "ws/big-attr");
@@ -630,8 +638,8 @@ static void only_what_did_not_change_is_shared(void **state)
 		skip(); // then there is no change to see
 	}
 	usleep(100000);
-	layer_job(LAYER_COPY, a, "c2", "c1");
-	layer_job(LAYER_COPY, a, "c3", "c2");
+	layer_job(LAYER_COPY, a, "c2", "c1", 0);
+	layer_job(LAYER_COPY, a, "c3", "c2", 0);
 	for (size_t i = 0; i < countof(names); i++) {
 		bool same = i < 2;
 		assert_int_equal(ino_of("c1", names[i]) == ino_of("c2", names[i]), same);
@@ -647,14 +655,14 @@ static void a_damaged_manifest_is_no_manifest(void **state)
 	char *a[] = {(char *)"a", NULL};
 	put("a", "ws/x", "1", 1);
 	usleep(100000);
-	layer_job(LAYER_COPY, a, "c1", NULL);
+	layer_job(LAYER_COPY, a, "c1", NULL, 0);
 	auto_free char *manifest = path_of("c1", "manifest");
 	auto_fd int fd = open(manifest, O_WRONLY | O_CLOEXEC);
 	if (fd < 0) {
 		skip(); // of a file system that tells too little
 	}
 	assert_int_equal(pwrite(fd, "\377", 1, 20), 1);
-	layer_job(LAYER_COPY, a, "c2", "c1");
+	layer_job(LAYER_COPY, a, "c2", "c1", 0);
 	assert_true(ino_of("c1", "ws/x") != ino_of("c2", "ws/x"));
 }
 
