@@ -171,6 +171,7 @@ static bool same_file(const struct view *u, const struct view *l, const char *na
 
 // --- the walk ---
 
+// closed: upper hides what lower has here; then it does so in everything below, too.
 static void walk_dir(struct walk *w, const struct chain *up, const struct chain *low, bool closed, int depth);
 
 static void walk_sub(struct walk *w, const char *name, struct view *u, struct view *l, int depth)
@@ -193,11 +194,12 @@ static void walk_sub(struct walk *w, const char *name, struct view *u, struct vi
 	w->path.p[len] = 0;
 }
 
-static void walk_name(struct walk *w, const char *name, const struct chain *up, const struct chain *low, int depth)
+static void walk_name(struct walk *w, const char *name, const struct chain *up, const struct chain *low, bool closed, int depth)
 {
 	struct view u, l;
 	view_name(up, name, &u);
 	view_name(low, name, &l);
+	u.closed |= closed;
 	if (u.seen == SEEN_DIR)
 		walk_sub(w, name, &u, &l, depth);
 	else if (u.seen == SEEN_FILE && l.seen == SEEN_NOTHING)
@@ -234,7 +236,7 @@ static void walk_dir(struct walk *w, const struct chain *up, const struct chain 
 		note(w, 'M', "(can not be read)");
 	for (size_t i = 0; i < n.n; i++)
 		if (is_due(&n, i))
-			walk_name(w, n.list[i].name, up, low, depth);
+			walk_name(w, n.list[i].name, up, low, closed, depth);
 	if (closed && low->n)
 		walk_hidden(w, &n, low);
 	if (w->looked == LIMIT_WALK) {

@@ -536,7 +536,7 @@ static void a_stack_shows_the_model_whatever_is_done_to_it(void **state)
 {
 	(void)state;
 	const char *from = getenv("SKEP_SEED"), *many = getenv("SKEP_SEEDS"); // to look closer, or longer
-	uint64_t seed = from ? strtoul(from, NULL, 10) : 1, n = many ? strtoul(many, NULL, 10) : from ? 1 : 6;
+	uint64_t seed = from ? strtoul(from, NULL, 10) : 1, n = many ? strtoul(many, NULL, 10) : from ? 1 : 12;
 	if (!in_namespace()) {
 		skip();
 	}
@@ -599,6 +599,29 @@ static void a_directory_over_something_else_cuts_off(void **state)
 	assert_false(is_opaque("m", "ws/dir"));
 	auto_free char *old = path_of("m", "ws/dir/old");
 	assert_int_equal(access(old, F_OK), 0);
+}
+
+// What lies below a directory that hides the base is hidden with it, though nothing marks it.
+static void a_cut_off_directory_cuts_off_what_is_in_it(void **state)
+{
+	(void)state;
+	struct err e;
+	struct stack s = {0};
+	struct lines got = {0};
+	auto_free char *gone = path_of("b", "ws/d"), *a = path_of("a", "ws"), *b = path_of("b", "ws"), *base = xasprintf("%s/base", top);
+	auto_free char *old = xasprintf("%s/base/d/sub", top), *file = xasprintf("%s/old", old);
+	assert_int_equal(mknod(gone, S_IFCHR, 0), 0);
+	put("a", "ws/d/sub/new", "x", 1);
+	assert_int_equal(fs_mkdirs(AT_FDCWD, old, 0755, &e) | fs_write(AT_FDCWD, file, "x", 1, 0644, &e), 0);
+	auto_fd int fa = dir_at(a), fb = dir_at(b), fbase = dir_at(base);
+	stack_add(&s, false, fa);
+	stack_add(&s, false, fb);
+	stack_add(&s, true, fbase);
+	assert_int_equal(stack_changes(&s, add_line, &got, &e), 0);
+	assert_int_equal(got.n, 2);
+	assert_string_equal(got.list[0], "A d/sub/new");
+	assert_string_equal(got.list[1], "D d/sub/old");
+	lines_done(&got);
 }
 
 static ino_t ino_of(const char *layer, const char *path)
@@ -670,6 +693,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_directory_over_something_else_cuts_off, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_cut_off_directory_cuts_off_what_is_in_it, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(only_what_did_not_change_is_shared, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_damaged_manifest_is_no_manifest, set_up, tear_down),
 		cmocka_unit_test(a_stack_shows_the_model_whatever_is_done_to_it),
