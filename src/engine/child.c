@@ -221,6 +221,12 @@ json_t *child_json(const struct child_end *end, const char *program, struct err 
 	return NULL;
 }
 
+void child_kill(struct child *c)
+{
+	if (c->end.fd >= 0)
+		kill(c->pid, SIGKILL);
+}
+
 void child_free_all(struct engine *g)
 {
 	while (g->children) {

@@ -78,6 +78,7 @@ struct box {
 	bool expired; // and what follows from that was done
 	bool unsized; // its layers are to be counted
 	bool pinning; // a child records its base
+	struct child *pinner;
 	struct pin_wait *pin_waits;
 	bool freezing, compacting; // by a snapshot; of its layers
 	bool row_dirty, cell_dirty; // to be written with the next commit

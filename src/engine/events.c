@@ -203,7 +203,10 @@ static void drop_output(struct box *b)
 {
 	struct err e;
 	auto_free char *out = xasprintf("%s/out", b->row.id), *path = xasprintf("journals/%s", out);
-	char *dirs[] = {path, NULL};
+	auto_free char *shadow = xasprintf("journals/%s/shadow.git", b->row.id);
+	char *dirs[] = {path, NULL}, *shadows[] = {shadow, NULL};
+	if (b->pinning || b->row.base_pin == PIN_PINNED)
+		engine_discard(b->g, shadows);
 	if (!b->holder && b->ended <= FEW_EXECS) {
 		if (fs_remove_tree(b->g->journals, out, &e))
 			log_line(LOG_WARN, "left for gc: %s", e.msg);

@@ -200,9 +200,13 @@ static void run_attach(struct task *t)
 
 void box_dirs(const struct box *b, char ***dirs)
 {
-	auto_free char *layer = xasprintf("layers/%s", b->row.layer), *out = xasprintf("journals/%s/out", b->row.id);
+	static const char *const parts[] = {"out", "shadow.git", "apply"}; // of its directory: only the journal stays
+	auto_free char *layer = xasprintf("layers/%s", b->row.layer);
 	strv_add(dirs, layer);
-	strv_add(dirs, out);
+	for (size_t i = 0; i < countof(parts); i++) {
+		auto_free char *dir = xasprintf("journals/%s/%s", b->row.id, parts[i]);
+		strv_add(dirs, dir);
+	}
 }
 
 static void on_discarded(void *ctx, const struct err *e)

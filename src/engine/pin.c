@@ -3,6 +3,7 @@
 // index, dirty and untracked files into the sandbox's shadow repository. What ended before that needs no record.
 #include "engine/review_int.h"
 
+#include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/child.h"
@@ -42,15 +43,27 @@ static void settle(struct box *b, enum base_pin state, const struct err *e)
 	tell(b, e);
 }
 
+// Its sandbox went while it worked: it may have made the directory again.
+static void sweep(struct engine *g, const char *id)
+{
+	auto_free char *dir = xasprintf("sandboxes/%s", id);
+	char *dirs[] = {dir, NULL};
+	if (fs_exists(g->home_fd, dir) && !blank_is(g, id))
+		engine_discard(g, dirs);
+}
+
 static void on_pinned(void *ctx, const struct child_end *end)
 {
 	struct pin *p = ctx;
 	struct err e;
 	struct box *b = box_by_id(p->g, p->box);
 	auto_json json_t *answer = child_json(end, "skep-repo", &e);
+	if (!b)
+		sweep(p->g, p->box);
 	free(p);
 	if (!b)
 		return;
+	b->pinner = NULL;
 	if (answer) {
 		free(b->row.pin);
 		b->row.pin = xstrdup(json_str(answer, "tree"));
@@ -69,7 +82,8 @@ static void start(struct box *b)
 	memcpy(p->box, b->row.id, sizeof p->box);
 	struct child_spec spec = {.program = "skep-repo", .argv = argv, .out_max = 1 << 20};
 	b->pinning = true;
-	if (!child_start(b->g, &spec, on_pinned, p, &e)) {
+	b->pinner = child_start(b->g, &spec, on_pinned, p, &e);
+	if (!b->pinner) {
 		free(p);
 		settle(b, PIN_FAILED, &e);
 	}
@@ -113,6 +127,8 @@ void pin_forget(struct box *b, bool quiet)
 {
 	struct err e;
 	timer_clear(b->g->loop, &b->pin_timer);
+	if (b->pinner && !quiet)
+		child_kill(b->pinner);
 	err_set(&e, ERR_NOT_FOUND, "sandbox %s was removed", b->row.id);
 	while (quiet && b->pin_waits) {
 		struct pin_wait *w = b->pin_waits;

@@ -384,7 +384,6 @@ struct change *review_find(const struct review *r, const char *path)
 
 void change_add_risk(struct change *c, const char *flag, const char *fmt, ...)
 {
-	auto_buf struct buf b = BUF_INIT(4096);
 	char *reason = NULL;
 	va_list ap;
 	va_start(ap, fmt);
