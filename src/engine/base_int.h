@@ -30,4 +30,5 @@ void base_free(struct engine *g);
 
 // pin.c
 void pin_begin(struct box *b); // a while after its creation; a box that is gone by then was not worth it
+void pin_stop(struct box *b); // its sandbox goes: the child that records its base ends
 void pin_forget(struct box *b, bool quiet); // quiet: nobody is told

@@ -24,7 +24,7 @@ struct child {
 	struct timer late;
 	pid_t pid;
 	int status;
-	bool secret;
+	bool secret, group;
 	int err_fd;
 	struct buf out;
 	struct child *next;
@@ -145,7 +145,7 @@ static int spawn(struct child *c, const struct child_spec *s, struct err *e)
 		return -1;
 	struct proc_fd fds[] = {{w, 1}, {s->want_err ? c->err_fd : STDERR_FILENO, 2}, {in, 0}};
 	int n_fds = s->in ? 3 : 2;
-	c->pid = proc_spawn(&(struct proc_spec){.path = program, .argv = s->argv, .env = s->env ? s->env : plain, .fds = fds, .n_fds = n_fds}, e);
+	c->pid = proc_spawn(&(struct proc_spec){.path = program, .argv = s->argv, .env = s->env ? s->env : plain, .fds = fds, .n_fds = n_fds, .new_session = s->group}, e);
 	if (c->pid < 0)
 		return -1;
 	if (!watch(c, &r, e))
@@ -159,7 +159,7 @@ struct child *child_start(struct engine *g, const struct child_spec *s, void (*e
 {
 	struct child *c = xcalloc(1, sizeof *c);
 	*c = (struct child){.g = g, .ended = ended, .ctx = ctx, .pipe = {.fd = -1, .fn = on_output}, .end = {.fd = -1, .fn = on_end},
-			    .late.fn = on_late, .secret = s->secret, .err_fd = -1, .out = BUF_INIT(s->out_max)};
+			    .late.fn = on_late, .secret = s->secret, .group = s->group, .err_fd = -1, .out = BUF_INIT(s->out_max)};
 	if (spawn(c, s, e)) {
 		if (c->pipe.fd >= 0)
 			unwatch(c, &c->pipe);
@@ -224,7 +224,7 @@ json_t *child_json(const struct child_end *end, const char *program, struct err 
 void child_kill(struct child *c)
 {
 	if (c->end.fd >= 0)
-		kill(c->pid, SIGKILL);
+		kill(c->group ? -c->pid : c->pid, SIGKILL);
 }
 
 void child_free_all(struct engine *g)

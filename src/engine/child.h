@@ -13,6 +13,7 @@ struct child_spec {
 	uint64_t timeout_ms; // 0 = none
 	bool secret;	     // what it says is wiped
 	const struct buf *in; // its stdin; NULL = none
+	bool group;	     // a process group of its own: child_kill ends what it started, too
 	bool want_err;	     // its stderr is collected too, not logged
 };
 struct child_end {

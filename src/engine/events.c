@@ -203,10 +203,7 @@ static void drop_output(struct box *b)
 {
 	struct err e;
 	auto_free char *out = xasprintf("%s/out", b->row.id), *path = xasprintf("journals/%s", out);
-	auto_free char *shadow = xasprintf("journals/%s/shadow.git", b->row.id);
-	char *dirs[] = {path, NULL}, *shadows[] = {shadow, NULL};
-	if (b->pinning || b->row.base_pin == PIN_PINNED)
-		engine_discard(b->g, shadows);
+	char *dirs[] = {path, NULL};
 	if (!b->holder && b->ended <= FEW_EXECS) {
 		if (fs_remove_tree(b->g->journals, out, &e))
 			log_line(LOG_WARN, "left for gc: %s", e.msg);
@@ -220,6 +217,7 @@ static void removed_by_cell(struct box *b)
 {
 	struct task *t = b->holder;
 	struct err e;
+	pin_stop(b);
 	record(b, "sandbox.deleted", t && t->force ? "\"force\":true" : "");
 	if (record_keep(b, &e))
 		log_line(LOG_WARN, "sandbox=%s journal not kept: %s", b->row.id, e.msg);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // start, stop, pause, resume, remove. A task holds its box; cells report back in events.c, which ends it.
 #include "engine/net_int.h"
-#include "engine/snap_int.h"
+#include "engine/base_int.h"
 
 #include "base/clock.h"
 #include "base/fault.h"
@@ -200,13 +200,9 @@ static void run_attach(struct task *t)
 
 void box_dirs(const struct box *b, char ***dirs)
 {
-	static const char *const parts[] = {"out", "shadow.git", "apply"}; // of its directory: only the journal stays
-	auto_free char *layer = xasprintf("layers/%s", b->row.layer);
+	auto_free char *layer = xasprintf("layers/%s", b->row.layer), *out = xasprintf("journals/%s/out", b->row.id);
 	strv_add(dirs, layer);
-	for (size_t i = 0; i < countof(parts); i++) {
-		auto_free char *dir = xasprintf("journals/%s/%s", b->row.id, parts[i]);
-		strv_add(dirs, dir);
-	}
+	strv_add(dirs, out);
 }
 
 static void on_discarded(void *ctx, const struct err *e)
@@ -216,9 +212,26 @@ static void on_discarded(void *ctx, const struct err *e)
 		log_line(LOG_WARN, "left for gc: %s", e->msg);
 }
 
+// Of the directory of a removed sandbox only the journal stays. What review kept goes behind it: a child may just be
+// dying over it.
+static void discard_review(struct box *b)
+{
+	static const char *const parts[] = {"shadow.git", "apply"};
+	char **dirs = NULL;
+	for (size_t i = 0; i < countof(parts); i++) {
+		auto_free char *dir = xasprintf("journals/%s/%s", b->row.id, parts[i]);
+		if (b->pinning || fs_exists(b->g->home_fd, dir))
+			strv_add(&dirs, dir);
+	}
+	if (dirs)
+		engine_discard(b->g, dirs);
+	strv_free(dirs);
+}
+
 void box_release(struct box *b)
 {
 	struct engine *g = b->g;
+	discard_review(b);
 	char **lowers = take(&b->row.lowers), id[ID_SIZE];
 	memcpy(id, b->row.id, sizeof id);
 	snaps_of_gone(b);
@@ -274,6 +287,7 @@ static void remove_now(struct task *t)
 		if (store_flush(b->g->store, &e))
 			log_line(LOG_ERROR, "sandbox=%s %s", b->row.id, e.msg);
 	}
+	pin_stop(b);
 	if (record_keep(b, &e))
 		log_line(LOG_WARN, "sandbox=%s journal not kept: %s", b->row.id, e.msg);
 	box_dirs(b, &dirs);

@@ -80,7 +80,7 @@ static void start(struct box *b)
 	struct pin *p = xcalloc(1, sizeof *p);
 	p->g = b->g;
 	memcpy(p->box, b->row.id, sizeof p->box);
-	struct child_spec spec = {.program = "skep-repo", .argv = argv, .out_max = 1 << 20};
+	struct child_spec spec = {.program = "skep-repo", .argv = argv, .out_max = 1 << 20, .group = true};
 	b->pinning = true;
 	b->pinner = child_start(b->g, &spec, on_pinned, p, &e);
 	if (!b->pinner) {
@@ -123,12 +123,17 @@ void pin_wait(struct box *b, void (*then)(void *ctx, const struct err *e), void 
 		start(b);
 }
 
+void pin_stop(struct box *b)
+{
+	timer_clear(b->g->loop, &b->pin_timer);
+	if (b->pinner)
+		child_kill(b->pinner);
+}
+
 void pin_forget(struct box *b, bool quiet)
 {
 	struct err e;
 	timer_clear(b->g->loop, &b->pin_timer);
-	if (b->pinner && !quiet)
-		child_kill(b->pinner);
 	err_set(&e, ERR_NOT_FOUND, "sandbox %s was removed", b->row.id);
 	while (quiet && b->pin_waits) {
 		struct pin_wait *w = b->pin_waits;
