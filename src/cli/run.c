@@ -54,8 +54,8 @@ static void summarize(const char *ref, const struct pump_result *r)
 	else
 		buf_str(&b, "no files changed\n");
 	if (!r->removed)
-		buf_fmt(&b, "kept as %s: go on with skep exec %s -- CMD, discard with skep rm --force %s\n", ref, ref,
-			ref);
+		buf_fmt(&b, "kept as %s: skep diff %s shows the changes, skep apply %s takes them, skep rm --force %s discards them\n", ref,
+			ref, ref, ref);
 	out_stderr(&b);
 }
 
