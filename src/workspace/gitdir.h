@@ -27,6 +27,12 @@ char *gitdir_worktree(const char *config);
 // path, relative to dir, resolved on the host. Owned; NULL when it does not exist.
 char *gitdir_resolve(const char *dir, const char *path);
 
+// Every submodule of g that is checked out in the work tree of top: sub is open during the call, rel is its path below
+// that of top, name its directory below modules/ of g. One that does not fit is told by sub NULL and e. Submodules of
+// submodules are the callback's to ask for. Ends at the first -1.
+typedef int gitdir_module_fn(void *ctx, const struct gitdir *sub, const char *rel, const char *name, struct err *e);
+int gitdir_modules(const struct gitdir *top, const struct gitdir *g, gitdir_module_fn *fn, void *ctx, struct err *e) MUST_USE;
+
 // What makes up a private .git. A change of any of them changes the key of gitstate.h, so nothing else may be copied.
 extern const char *const gitdir_own_files[];	// of dir
 extern const char *const gitdir_own_dirs[];	// of dir: state of a rebase or a sequence, flat

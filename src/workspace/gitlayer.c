@@ -6,9 +6,6 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "workspace/gitlayer_int.h"
-#include "workspace/source.h"
-#include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,70 +82,25 @@ static void skip(struct making *m, const char *what, const char *why)
 	strv_add(&m->l->skipped, s);
 }
 
-// The work tree of a module is where its core.worktree says, if that lies in ours and its .git points back.
-static char *module_tree(struct making *m, const char *dir, struct err *e)
-{
-	static const char *const files[] = {"config.worktree", "config"};
-	auto_fd int fd = fs_open(AT_FDCWD, dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, e);
-	for (size_t i = 0; fd >= 0 && i < countof(files); i++) {
-		auto_buf struct buf b = BUF_INIT(GITDIR_CONFIG);
-		int rc = gitdir_read(fd, files[i], &b, e);
-		auto_free char *named = rc > 0 ? gitdir_worktree(buf_cstr(&b)) : NULL;
-		auto_free char *tree = named ? gitdir_resolve(dir, named) : NULL;
-		if (tree && path_is_below(tree, m->top->base) && strcmp(tree, m->top->base))
-			return take(&tree);
-	}
-	return NULL;
-}
+// One private git directory, whose submodules are being made.
+struct parent {
+	struct making *m;
+	const char *path;
+};
 
-static int make_module(struct making *m, const char *dir, const char *path, struct err *e)
+static int make_module(void *ctx, const struct gitdir *sub, const char *rel, const char *name, struct err *e)
 {
-	struct gitdir sub;
-	struct err why;
-	auto_free char *tree = module_tree(m, dir, &why);
-	if (!tree)
-		return 0; // not checked out here
-	const char *rel = tree + strlen(m->top->base) + 1;
-	int rc = gitdir_open(tree, &sub, &why);
-	if (rc < 0)
-		skip(m, rel, why.msg);
-	if (rc <= 0)
-		return 0;
-	if (strcmp(sub.dir, dir)) {
-		skip(m, rel, "its .git leads elsewhere");
-		rc = 0;
-	} else if (m->l->n_mounts >= GITLAYER_MOUNTS) {
-		skip(m, rel, "there are too many");
-		rc = 0;
-	} else {
-		auto_free char *worktree = way_up(path, rel);
-		rc = make_repository(m, &sub, path, worktree, e) || write_pointer(m, &sub, rel, path, e) ? -1 : 0;
-	}
-	gitdir_close(&sub);
-	return rc;
-}
-
-// dir on the host, path in OUT/ws. A directory with a HEAD is a module, others lead to some.
-static int make_modules(struct making *m, const char *dir, const char *path, int depth, struct err *e)
-{
-	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), rc = 0;
-	DIR *d = fd < 0 || depth > GITDIR_DEPTH ? NULL : fdopendir(fd);
-	struct dirent *ent;
-	struct stat st;
-	if (!d) {
-		close_fd(&fd);
+	struct parent *p = ctx;
+	auto_free char *path = xasprintf("%s/modules/%s", p->path, name), *worktree = way_up(path, rel);
+	const char *no = !sub					? e->msg
+			 : p->m->l->n_mounts >= GITLAYER_MOUNTS ? "there are too many"
+			 : parts(path) > 2 * GITDIR_DEPTH	? "it lies too deep"
+								: NULL;
+	if (no) {
+		skip(p->m, rel, no);
 		return 0;
 	}
-	while (!rc && (ent = readdir(d))) {
-		if (ent->d_name[0] == '.' || fstatat(dirfd(d), ent->d_name, &st, AT_SYMLINK_NOFOLLOW) ||
-		    !S_ISDIR(st.st_mode))
-			continue;
-		auto_free char *sub = xasprintf("%s/%s", dir, ent->d_name), *at = xasprintf("%s/%s", path, ent->d_name);
-		auto_free char *head = xasprintf("%s/HEAD", sub);
-		rc = !lstat(head, &st) ? make_module(m, sub, at, e) : make_modules(m, sub, at, depth + 1, e);
-	}
-	closedir(d);
-	return rc;
+	return make_repository(p->m, sub, path, worktree, e) || write_pointer(p->m, sub, rel, path, e) ? -1 : 0;
 }
 
 static int write_config(const struct gitdir *g, int git, const char *worktree, struct gitconfig *found, struct err *e)
@@ -198,7 +150,7 @@ static int fill(struct making *m, const struct gitdir *g, int git, const char *w
 static int make_repository(struct making *m, const struct gitdir *g, const char *path, const char *worktree,
 			   struct err *e)
 {
-	auto_free char *modules = xasprintf("%s/modules", g->dir), *at = xasprintf("%s/modules", path);
+	struct parent p = {m, path};
 	if (fs_mkdirs(m->ws, path, 0755, e))
 		return -1;
 	auto_fd int git = fs_open(m->ws, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, e);
@@ -206,7 +158,7 @@ static int make_repository(struct making *m, const struct gitdir *g, const char 
 		return -1;
 	if (fill(m, g, git, worktree, e))
 		return err_wrap(e, "private git directory of %s", g->base);
-	return make_modules(m, modules, at, parts(path), e);
+	return gitdir_modules(m->top, g, make_module, &p, e);
 }
 
 // Nothing of the host's .git shines through.
@@ -222,12 +174,20 @@ static int make_opaque(int ws, struct err *e)
 	return 0;
 }
 
-int gitlayer_make(const struct gitdir *g, int into, struct gitlayer *out, struct err *e)
+int gitlayer_hide(int into, struct err *e)
 {
 	if (fs_mkdirs(into, "ws", 0755, e))
 		return -1;
 	auto_fd int ws = fs_open(into, "ws", O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, e);
-	if (ws < 0 || make_opaque(ws, e) || fault(FAULT_LAYER_BEGIN, e))
+	return ws < 0 ? -1 : make_opaque(ws, e);
+}
+
+int gitlayer_make(const struct gitdir *g, int into, struct gitlayer *out, struct err *e)
+{
+	if (gitlayer_hide(into, e) || fault(FAULT_LAYER_BEGIN, e))
+		return -1;
+	auto_fd int ws = fs_open(into, "ws", O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, e);
+	if (ws < 0)
 		return -1;
 	struct making m = {ws, g, out};
 	return make_repository(&m, g, ".git", NULL, e);

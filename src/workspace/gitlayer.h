@@ -23,6 +23,8 @@ struct gitlayer {
 
 // Fills the directory `into` (OUT) with ws/.git for the work tree, and its submodules.
 int gitlayer_make(const struct gitdir *g, int into, struct gitlayer *out, struct err *e) MUST_USE;
+// The same for a .git that is not followed: an empty directory over it, so that nothing of it is seen.
+int gitlayer_hide(int into, struct err *e) MUST_USE;
 void gitlayer_done(struct gitlayer *l);
 
 // For a checkout of ours: the frame of a private .git in an existing directory (objects, alternates, refs, hooks,

@@ -100,6 +100,8 @@ static int copy_dir(int from, const char *dir, const char *prefix, int git, stru
 		auto_free char *name = strcmp(dir, ".") ? xasprintf("%s/%s", dir, ent->d_name) : xstrdup(ent->d_name);
 		if (ent->d_name[0] == '.' || !str_has_prefix(ent->d_name, prefix) || ent->d_type == DT_DIR)
 			continue;
+		if (*prefix && fs_exists(git, name)) // named by their content
+			continue;
 		rc = *prefix ? copy_index(from, name, git, e) : copy_text(from, name, git, e);
 		n++;
 	}

@@ -28,13 +28,13 @@ void pin_git(struct pin *p, struct git_run *g)
 		git_var(g, p->index);
 }
 
-void pathlist_add(struct pathlist *l, const char *path)
+void pathlist_add(struct pathlist *l, const char *prefix, const char *path)
 {
 	if (l->n == l->cap) {
 		l->cap = l->cap ? l->cap * 2 : 64;
 		l->v = xrealloc(l->v, l->cap * sizeof *l->v);
 	}
-	l->v[l->n++] = xstrdup(path);
+	l->v[l->n++] = xasprintf("%s%s", prefix, path);
 }
 
 void pathlist_done(struct pathlist *l)
@@ -77,13 +77,12 @@ static int borrow(struct pin *p, struct err *e)
 {
 	struct gitlayer l = {.objects = "/", .allowed = p->args->allowed};
 	char **places = NULL;
-	auto_buf struct buf b = BUF_INIT(256u << 10);
-	int rc = gitfiles_objects(&p->g, &l, &places, e);
+	int rc = gitfiles_objects(p->g, &l, &places, e);
 	for (char **m = l.mounts; !rc && m && *m; m++)
 		if (**m != '\t')
-			buf_fmt(&b, "%.*s\n", (int)strcspn(*m, "\t"), *m);
+			buf_fmt(&p->alternates, "%.*s\n", (int)strcspn(*m, "\t"), *m);
 	if (!rc)
-		rc = fs_replace(p->shadow, "objects/info/alternates", b.p, b.n, 0644, e);
+		rc = fs_replace(p->shadow, "objects/info/alternates", p->alternates.p, p->alternates.n, 0644, e);
 	strv_free(places);
 	gitlayer_done(&l);
 	return rc;
@@ -93,7 +92,8 @@ static int configure(struct pin *p, struct err *e)
 {
 	auto_buf struct buf b = BUF_INIT(1u << 20);
 	char *texts[2] = {NULL, NULL};
-	int rc = gitfiles_config(&p->g, texts, e);
+	gitconfig_done(&p->config);
+	int rc = gitfiles_config(p->g, texts, e);
 	if (!rc)
 		rc = gitconfig_core(texts, &b, &p->config, e);
 	free(texts[0]);
@@ -108,9 +108,11 @@ static int find_head(struct pin *p, struct err *e)
 	struct gitrefs r = {.hex = p->config.hex};
 	auto_buf struct buf b = BUF_INIT(4096);
 	auto_free char *branch = NULL;
-	if (!p->config.reftable && gitrefs_read(&p->g, p->config.hex, &r, e))
+	free(p->head);
+	p->head = NULL;
+	if (!p->config.reftable && gitrefs_read(p->g, p->config.hex, &r, e))
 		return -1;
-	if (gitdir_read(p->g.dir_fd, "HEAD", &b, e) > 0)
+	if (gitdir_read(p->g->dir_fd, "HEAD", &b, e) > 0)
 		gitrefs_head(&r, &b, &p->head, &branch);
 	gitrefs_done(&r);
 	auto_free char *text = p->head ? xasprintf("%s\n", p->head) : xstrdup("ref: refs/heads/none\n");
@@ -133,16 +135,19 @@ static int copy_index(struct pin *p, struct err *e)
 	for (size_t i = 0; i < countof(old); i++)
 		if (unlinkat(p->shadow, old[i], 0) && errno != ENOENT)
 			return err_sys(e, "%s", old[i]);
-	auto_free char *var = xasprintf("GIT_INDEX_FILE=%s/" INDEX, p->args->shadow);
-	p->index = take(&var);
-	return gitfiles_index(p->g.dir_fd, "index", p->shadow, INDEX, INDEX_EXACT, e);
+	free(p->index);
+	p->index = xasprintf("GIT_INDEX_FILE=%s/" INDEX, p->args->shadow);
+	return gitfiles_index(p->g->dir_fd, "index", p->shadow, INDEX, INDEX_EXACT, e) ||
+			       gitfiles_sharedindex(p->g->dir_fd, p->shadow, e)
+		       ? -1
+		       : 0;
 }
 
 static int prepare(struct pin *p, struct err *e)
 {
-	return configure(p, e) || borrow(p, e) || find_head(p, e) || copy_text(p, p->g.common_fd, "info/exclude", e) ||
-			       copy_text(p, p->g.common_fd, "info/attributes", e) ||
-			       copy_text(p, p->g.dir_fd, "info/sparse-checkout", e) || copy_index(p, e) ||
+	return configure(p, e) || borrow(p, e) || find_head(p, e) || copy_text(p, p->g->common_fd, "info/exclude", e) ||
+			       copy_text(p, p->g->common_fd, "info/attributes", e) ||
+			       copy_text(p, p->g->dir_fd, "info/sparse-checkout", e) || copy_index(p, e) ||
 			       fault(FAULT_PIN_BEGIN, e)
 		       ? -1
 		       : 0;
@@ -153,12 +158,58 @@ static int read_paths(struct pin *p, struct err *e)
 	auto_buf struct buf b = BUF_INIT(256u << 20);
 	if (fs_read_fd(STDIN_FILENO, &b, e))
 		return err_wrap(e, "paths on standard input");
-	if (pin_scan_index(p, e))
-		return -1;
 	for (char *s = b.p; s && s < b.p + b.n; s += strlen(s) + 1)
 		if (*s)
-			pathlist_add(&p->paths, s);
+			pathlist_add(&p->paths, "", s);
 	return 0;
+}
+
+// A submodule's files take the place of its commit.
+static int replace_link(struct pin *p, const char *rel, struct err *e)
+{
+	auto_free char *tree = NULL;
+	buf_str(&p->staged, "D ");
+	pin_quote(&p->staged, "", rel);
+	buf_byte(&p->staged, '\n');
+	if (!p->head)
+		return 0;
+	if (pin_tree(p, "HEAD^{tree}", &tree, e))
+		return -1;
+	buf_fmt(&p->staged, "M 040000 %s ", tree);
+	pin_quote(&p->staged, "", rel);
+	buf_byte(&p->staged, '\n');
+	return 0;
+}
+
+static int look_at(struct pin *p, const struct gitdir *g, const char *rel, struct err *e);
+
+static int on_module(void *ctx, const struct gitdir *sub, const char *rel, const char *name, struct err *e)
+{
+	(void)name;
+	struct pin *p = ctx;
+	if (sub)
+		return look_at(p, sub, rel, e);
+	auto_free char *s = xasprintf("submodule %s: %s", rel, e->msg);
+	strv_add(&p->skipped, s);
+	return 0;
+}
+
+// One repository, and the submodules in it.
+static int look_at(struct pin *p, const struct gitdir *g, const char *rel, struct err *e)
+{
+	auto_free char *prefix = *rel ? xasprintf("%s/", rel) : xstrdup("");
+	unsigned hex = p->config.hex;
+	p->g = g;
+	p->prefix = prefix;
+	if (prepare(p, e))
+		return -1;
+	if (*rel && p->config.hex != hex)
+		return err_set(e, ERR_UNSUPPORTED, "submodule %s has another object format than its superproject", rel);
+	if (!*rel && p->head && (pin_tree(p, "HEAD^{tree}", &p->tree, e) || !(p->commit = xstrdup(p->head))))
+		return -1;
+	if ((*rel && replace_link(p, rel, e)) || (p->args->paths ? pin_scan_index(p, e) : pin_scan(p, e)))
+		return -1;
+	return gitdir_modules(p->top, g, on_module, p, e);
 }
 
 static uint64_t count_files(struct pin *p, const char *tree)
@@ -181,8 +232,8 @@ static void print(struct buf *out, const struct pin *p, const char *tree, uint64
 	struct jsonw w = {.b = out};
 	jw_open(&w, '{');
 	jw_kstr(&w, "tree", tree);
-	if (p->head)
-		jw_kstr(&w, "commit", p->head);
+	if (p->commit)
+		jw_kstr(&w, "commit", p->commit);
 	jw_ku64(&w, "files", files);
 	jw_ku64(&w, "dirty", p->dirty);
 	jw_ku64(&w, "untracked", p->untracked);
@@ -201,19 +252,19 @@ static void print_manifest(struct buf *out, const char *blob, uint64_t files, ui
 	jw_close(&w, '}');
 }
 
-static int run(struct pin *p, bool git, struct buf *out, struct err *e)
+static int run(struct pin *p, struct buf *out, struct err *e)
 {
 	uint64_t t0 = clock_unix_ms(), files = 0;
 	auto_free char *made = NULL;
 	if (open_shadow(p, e))
 		return -1;
-	if (!git) {
+	if (!p->top) {
 		if (pin_manifest(p, &made, &files, e))
 			return -1;
 		print_manifest(out, made, files, t0);
 		return 0;
 	}
-	if (prepare(p, e) || (p->args->paths ? read_paths(p, e) : pin_scan(p, e)) || fault(FAULT_PIN_SCAN, e) ||
+	if (look_at(p, p->top, "", e) || (p->args->paths && read_paths(p, e)) || fault(FAULT_PIN_SCAN, e) ||
 	    pin_store(p, &made, e))
 		return -1;
 	print(out, p, made, count_files(p, made), t0);
@@ -222,18 +273,23 @@ static int run(struct pin *p, bool git, struct buf *out, struct err *e)
 
 int repo_pin(const struct repo_args *a, struct buf *out, struct err *e)
 {
-	struct pin p = {.args = a, .shadow = -1, .base_fd = -1, .staged = BUF_INIT(1024u << 20)};
+	struct pin p = {.args = a, .shadow = -1, .staged = BUF_INIT(1024u << 20), .alternates = BUF_INIT(256u << 10)};
+	struct gitdir g;
 	struct err why;
-	gitdir_init(&p.g);
+	gitdir_init(&g);
+	p.top = gitdir_open(a->dir, &g, &why) > 0 ? &g : NULL;
 	p.base_fd = fs_open(AT_FDCWD, a->dir, O_RDONLY | O_DIRECTORY, 0, e);
-	int rc = p.base_fd < 0 ? -1 : run(&p, gitdir_open(a->dir, &p.g, &why) > 0, out, e);
-	gitdir_close(&p.g);
+	int rc = p.base_fd < 0 ? -1 : run(&p, out, e);
+	gitdir_close(&g);
 	gitconfig_done(&p.config);
 	pathlist_done(&p.paths);
 	pathlist_done(&p.gone);
 	buf_done(&p.staged);
+	buf_done(&p.alternates);
 	free(p.index);
 	free(p.head);
+	free(p.commit);
+	free(p.tree);
 	strv_free(p.skipped);
 	close_fd(&p.shadow);
 	close_fd(&p.base_fd);

@@ -8,8 +8,8 @@
 // untracked file that is not ignored, and every file whose bytes differ from its blob (line ends, LFS), each with the
 // bytes and the x-bit it had in the work tree. So P[path] is either exactly what the file was, or the file was
 // unchanged since the index and needed no conversion, which is the same. Files gone from the work tree are not in P.
-// A conflict in the index is in P as the work tree has it. Submodules are in P as the commit the index has (mode
-// 160000). refs/skep/pin is a commit of P without parents; older ones stay reachable by id.
+// A conflict in the index is in P as the work tree has it. Submodules that are checked out are in P as files, in the
+// same way; others as the commit the index has (mode 160000). refs/skep/pin is a commit of P without parents; older ones stay reachable by id.
 //
 // A directory without git gives a manifest, one blob, refs/skep/manifest. Records sorted by the bytes of the path:
 //	"MODE SIZE MTIME CTIME INO PATH\0"	mode in octal as stat has it, times in nanoseconds, path below the directory

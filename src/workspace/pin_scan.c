@@ -45,7 +45,7 @@ static void stage(struct pin *p, const char *mode, const char *id, const char *p
 		buf_str(&p->staged, "D ");
 	else
 		buf_fmt(&p->staged, "M %s %s ", mode, id);
-	pin_quote(&p->staged, path);
+	pin_quote(&p->staged, p->prefix, path);
 	buf_byte(&p->staged, '\n');
 }
 
@@ -74,7 +74,7 @@ static void take_changed(struct pin *p, char *entry)
 	if (f[1][1] == '.' || (link && f[1][1] != 'D'))
 		return;
 	p->dirty++;
-	pathlist_add(f[1][1] == 'D' ? &p->gone : &p->paths, path);
+	pathlist_add(f[1][1] == 'D' ? &p->gone : &p->paths, p->prefix, path);
 }
 
 static void take_entry(struct pin *p, char *entry)
@@ -89,13 +89,13 @@ static void take_entry(struct pin *p, char *entry)
 		path = split(entry, f, 10);
 		p->dirty += path != NULL;
 		if (path)
-			pathlist_add(&p->paths, path);
+			pathlist_add(&p->paths, p->prefix, path);
 		break;
 	case '?':
 		if (n < 3 || entry[n - 1] == '/') // a repository in the repository: not ours to record
 			break;
 		p->untracked++;
-		pathlist_add(&p->paths, entry + 2);
+		pathlist_add(&p->paths, p->prefix, entry + 2);
 		break;
 	}
 }
@@ -107,13 +107,13 @@ static int status(struct pin *p, const char *excludes, struct err *e)
 	auto_git struct git_run g;
 	auto_free char *ignore = xasprintf("core.excludesFile=%s", excludes ? excludes : "/dev/null");
 	pin_git(p, &g);
-	g.tree = p->args->dir;
+	g.tree = p->g->base;
 	git_args(&g, "-c", ignore, "status", "--porcelain=v2", "-z", "--untracked-files=all", "--no-renames",
 		 "--ignore-submodules=dirty", NULL);
 	if (git_start(&g, e))
 		return -1;
 	if (g.status)
-		return err_set(e, ERR_SYSTEM, "git status of %s: %.300s", p->args->dir, git_said(&g));
+		return err_set(e, ERR_SYSTEM, "git status of %s: %.300s", p->g->base, git_said(&g));
 	for (char *s = g.out.p, *end = s ? s + g.out.n : NULL, *next; s && s < end; s = next) {
 		next = s + strlen(s) + 1;
 		take_entry(p, s);
@@ -153,7 +153,7 @@ static int absent(struct pin *p, struct err *e)
 		return -1;
 	for (char *s = g.out.p, *end = s ? s + g.out.n : NULL; s && s < end; s += strlen(s) + 1)
 		if (s[0] == 'S' && s[1] == ' ')
-			pathlist_add(&p->gone, s + 2);
+			pathlist_add(&p->gone, p->prefix, s + 2);
 	return 0;
 }
 
@@ -198,11 +198,11 @@ static void compare(struct pin *p, const struct pathlist *files, char *sizes)
 		    !fstatat(p->base_fd, files->v[i], &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode) &&
 		    (uint64_t)st.st_size != size &&
 		    !(known.n && bsearch(&files->v[i], known.v, known.n, sizeof *known.v, by_bytes)))
-			pathlist_add(&found, files->v[i]);
+			pathlist_add(&found, "", files->v[i]);
 		sizes = next ? next + 1 : NULL;
 	}
 	for (size_t i = 0; i < found.n; i++)
-		pathlist_add(&p->paths, found.v[i]);
+		pathlist_add(&p->paths, "", found.v[i]);
 	pathlist_done(&found);
 }
 
@@ -222,7 +222,7 @@ static int converted(struct pin *p, struct err *e)
 		if (!tab || !str_has_prefix(s, "100") || tab[-1] != '0' || tab - s < 10)
 			continue;
 		buf_fmt(&ids, "%.*s\n", (int)p->config.hex, s + 7);
-		pathlist_add(&files, tab + 1);
+		pathlist_add(&files, p->prefix, tab + 1);
 	}
 	if (p->paths.n)
 		qsort(p->paths.v, p->paths.n, sizeof *p->paths.v, by_bytes);

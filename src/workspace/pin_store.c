@@ -18,17 +18,23 @@
 
 #define TRIES 3 // of a file that changes while it is read
 
-void pin_quote(struct buf *b, const char *path)
+static void escaped(struct buf *b, const char *s)
 {
-	buf_byte(b, '"');
-	for (; *path; path++) {
-		if (*path == '"' || *path == '\\')
+	for (; *s; s++) {
+		if (*s == '"' || *s == '\\')
 			buf_byte(b, '\\');
-		if (*path == '\n')
+		if (*s == '\n')
 			buf_str(b, "\\n");
 		else
-			buf_byte(b, *path);
+			buf_byte(b, *s);
 	}
+}
+
+void pin_quote(struct buf *b, const char *prefix, const char *path)
+{
+	buf_byte(b, '"');
+	escaped(b, prefix);
+	escaped(b, path);
 	buf_byte(b, '"');
 }
 
@@ -41,7 +47,7 @@ static int remove_path(int in, const char *path, struct err *e)
 {
 	auto_buf struct buf b = BUF_INIT(64u << 10);
 	buf_str(&b, "D ");
-	pin_quote(&b, path);
+	pin_quote(&b, "", path);
 	buf_byte(&b, '\n');
 	return feed(in, &b, e);
 }
@@ -57,7 +63,7 @@ static int put_head(int in, const char *mode, const char *path, uint64_t size, s
 {
 	auto_buf struct buf b = BUF_INIT(64u << 10);
 	buf_fmt(&b, "M %s inline ", mode);
-	pin_quote(&b, path);
+	pin_quote(&b, "", path);
 	buf_fmt(&b, "\ndata %llu\n", (unsigned long long)size);
 	return feed(in, &b, e);
 }
@@ -186,7 +192,7 @@ static int import(struct pin *p, const char *tree, struct err *e)
 	return rc;
 }
 
-static int tree_of(struct pin *p, const char *rev, char **out, struct err *e)
+int pin_tree(struct pin *p, const char *rev, char **out, struct err *e)
 {
 	auto_git struct git_run g;
 	pin_git(p, &g);
@@ -199,8 +205,5 @@ static int tree_of(struct pin *p, const char *rev, char **out, struct err *e)
 
 int pin_store(struct pin *p, char **out_tree, struct err *e)
 {
-	auto_free char *tree = NULL;
-	if (p->head && tree_of(p, "HEAD^{tree}", &tree, e))
-		return -1;
-	return fault(FAULT_PIN_STORE, e) || import(p, tree, e) ? -1 : tree_of(p, PIN_REF "^{tree}", out_tree, e);
+	return fault(FAULT_PIN_STORE, e) || import(p, p->tree, e) ? -1 : pin_tree(p, PIN_REF "^{tree}", out_tree, e);
 }

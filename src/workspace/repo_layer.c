@@ -56,7 +56,7 @@ static int try(const struct repo_args *a, int into, struct gitstate *s, struct g
 	if (gitstate_read(a->dir, s, e))
 		return -1;
 	if (!s->git)
-		return fs_mkdirs(into, "ws", 0755, e) ? -1 : 1;
+		return (s->why[0] ? gitlayer_hide(into, e) : fs_mkdirs(into, "ws", 0755, e)) ? -1 : 1;
 	if (s->young) {
 		rest();
 		return 0;

@@ -131,7 +131,9 @@ def test_a_git_file_is_followed_only_when_it_is_known_there(bench):
     def refused(why):
         result, out = bench.layer(evil)
         assert result["git"] is False and why in result["reason"], result
-        assert os.listdir(f"{out}/ws") == []
+        assert os.listdir(f"{out}/ws") == [".git"] and os.listdir(f"{out}/ws/.git") == []
+        inside = bench.cell(evil, {"mounts": []}, out).sh("find .git; git status 2>&1 || true").splitlines()
+        assert inside[0] == ".git" and "not a git repository" in inside[1], inside
 
     bench.write(evil, ".git", f"gitdir: {d}/.git\n")
     refused("point back")
@@ -161,7 +163,8 @@ def test_links_inside_a_git_directory_lead_nowhere(bench):
         d = bench.repo(f"evil-{name}")
         os.rename(f"{d}/.git/{name}", f"{d}/.git/old-{name}")
         os.symlink(f"{secret}/.git/{name}", f"{d}/.git/{name}")
-        assert bench.layer(d)[0]["git"] is False
+        result, out = bench.layer(d)
+        assert result["git"] is False and os.listdir(f"{out}/ws/.git") == []  # nor is the rest of it seen
     d = bench.repo("evil")
     for name in ("packed-refs", "info/exclude", "MERGE_MSG", "logs/HEAD"):
         if os.path.exists(f"{d}/.git/{name}"):
