@@ -189,9 +189,7 @@ def test_gc_takes_what_nothing_refers_to(home, skep, project):
             f.write("x" * 100)
     young = ["trees/young"]
     os.makedirs(f"{h}/{young[0]}")
-    # ctime can not be set: only what began before this daemon is known to be left over
-    time.sleep(1.2)
-    restart(home)
+    restart(home)  # only what began before this daemon is known to be left over
     keep = layers(home) - {"laaaaaaaaaaaaaaa", "laaaaaaaaaaaaaab.partial"}
     would = gc(home, "--dry-run")
     assert set(stale) - {"trees/old"} <= set(would), would
