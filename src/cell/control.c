@@ -187,7 +187,8 @@ static int do_limits(struct cell *c, struct wire *w, struct err *e)
 	uint64_t expires = wire_get_u64(w), idle = wire_get_u64(w);
 	if (w->bad)
 		return err_set(e, ERR_INVALID, "malformed limits");
-	if (c->has_cgroup && cgroup_set_limits(&c->cgroup, &l, e))
+	bool changed = memcmp(&l, &c->spec.limits, sizeof l); // a lease that is renewed changes none of them
+	if (c->has_cgroup && changed && cgroup_set_limits(&c->cgroup, &l, e))
 		return -1;
 	c->spec.limits = l;
 	c->spec.expires_unix_ms = expires;

@@ -73,14 +73,16 @@ static void each_name(int dirfd, struct gc *c, void (*fn)(struct gc *c, const ch
 static bool is_older(int dir, const char *name, uint64_t ms)
 {
 	struct stat st;
-	return !fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) && (uint64_t)st.st_ctime * 1000 + ms < clock_unix_ms();
+	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW))
+		return false;
+	return (uint64_t)st.st_ctim.tv_sec * 1000 + (uint64_t)st.st_ctim.tv_nsec / 1000000 + ms < clock_unix_ms();
 }
 
 // What an earlier daemon began has nobody who would end it.
 static bool is_unfinished(const struct engine *g, int dir, const char *name)
 {
 	uint64_t up = clock_unix_ms() - g->started;
-	return str_has_suffix(name, ".partial") && is_older(dir, name, up + 1000 < UNFINISHED_MS ? up + 1000 : UNFINISHED_MS);
+	return str_has_suffix(name, ".partial") && is_older(dir, name, up < UNFINISHED_MS ? up : UNFINISHED_MS);
 }
 
 // .spare and .fresh-* are the nursery's: layers that wait for their sandbox.

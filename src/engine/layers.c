@@ -83,6 +83,13 @@ void layers_release(struct engine *g, char *const *names)
 	strv_free(gone);
 }
 
+void layer_discard(struct engine *g, const char *id)
+{
+	auto_free char *dir = xasprintf("layers/%s", id), *partial = xasprintf("layers/%s.partial", id);
+	char *dirs[] = {dir, partial, NULL};
+	engine_discard(g, dirs);
+}
+
 // Only looked at: is there any name in it? One that can not be looked into was changed.
 static bool is_empty(int dir, const char *name, int depth)
 {
@@ -159,6 +166,8 @@ static void on_merged(void *ctx, const struct err *e, const struct layer_result 
 	else if (b && replace_tail(&b->row, c) && store_sandbox_stack(g->store, &b->row, &se))
 		log_line(LOG_ERROR, "sandbox=%s %s", c->sandbox, se.msg); // memory is right until the next start: the old ones stay
 	engine_wrote(g);
+	if (e)
+		layer_discard(g, c->to);
 	compaction_free(c);
 	if (b)
 		b->compacting = false;

@@ -193,9 +193,7 @@ static void seal_rows(struct sealing *s)
 
 static void drop_copy(struct sealing *s)
 {
-	auto_free char *dir = xasprintf("layers/%s", s->copy);
-	char *dirs[] = {dir, NULL};
-	engine_discard(s->t->box->g, dirs);
+	layer_discard(s->t->box->g, s->copy);
 }
 
 static void on_thawed(void *ctx, const struct err *e)

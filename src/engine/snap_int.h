@@ -39,6 +39,7 @@ bool layer_is_touched(struct engine *g, const char *layer); // false: nothing wa
 void layers_release(struct engine *g, char *const *names);
 bool layer_is_used(struct engine *g, const char *name); // "layers/ID"
 bool layer_is_awaited(struct engine *g, const char *id); // a copy or a merge under way will have this name
+void layer_discard(struct engine *g, const char *id); // one that was to be made, and what there is of it
 void layers_compact(struct box *b); // if its stack has grown; when it is done the row says so
 // Every layer of it is there. NOT_FOUND names the first that is not.
 int stack_check(struct engine *g, char *const *lowers, struct err *e) MUST_USE;

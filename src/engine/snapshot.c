@@ -167,47 +167,66 @@ static struct snap *target(struct task *t, struct err *e)
 	return NULL;
 }
 
-// What a snapshot covers comes back: files by its layers, environment, image, and what the base was.
-static int restore(struct sandbox *s, const struct snapshot *n, struct err *e)
+// What a snapshot covers comes back: files by its layers, environment, image, and what the base was. *next is the row with
+// these of its own; the rest is borrowed from *s.
+static int restored(const struct sandbox *s, const struct snapshot *n, struct sandbox *next, struct err *e)
 {
 	struct sandbox was = {0};
 	if (sandbox_template_read(&n->template, &was)) {
 		sandbox_done(&was);
 		return err_set(e, ERR_SYSTEM, "snapshot %s can not be read: state.db was changed by somebody else", n->id);
 	}
-	strv_free(s->env);
-	s->env = take(&was.env);
-	free(s->image);
-	s->image = take(&was.image);
-	free(s->pin);
-	s->pin = take(&was.pin);
-	s->base_pin = was.base_pin;
+	*next = *s;
+	next->env = take(&was.env);
+	next->image = take(&was.image);
+	next->pin = take(&was.pin);
+	next->base_pin = was.base_pin;
 	sandbox_done(&was);
-	strv_free(s->lowers);
-	s->lowers = strv_copy(n->lowers);
-	s->n_base = n->n_base;
-	s->pending = n->pending;
-	id_make('l', s->layer);
-	s->layer_made = false;
+	next->lowers = strv_copy(n->lowers);
+	next->n_base = n->n_base;
+	next->pending = n->pending;
+	id_make('l', next->layer);
+	next->layer_made = false;
 	return 0;
+}
+
+static void free_restored(struct sandbox *s)
+{
+	strv_free(s->env);
+	strv_free(s->lowers);
+	free(s->image);
+	free(s->pin);
+}
+
+static int store_restored(struct store *s, const struct sandbox *next, struct err *e)
+{
+	if (store_begin(s, e))
+		return -1;
+	if (store_sandbox_stack(s, next, e) || fault(FAULT_ROLLBACK_STORE, e)) {
+		store_rollback(s);
+		return -1;
+	}
+	return store_commit(s, e);
 }
 
 static int go_back(struct box *b, const struct snap *n, struct err *e)
 {
-	char **left = stack_push(b->row.layer, b->row.lowers);
-	if (stack_check(b->g, n->row.lowers, e)) {
-		strv_free(left);
+	struct sandbox next;
+	if (stack_check(b->g, n->row.lowers, e))
 		return err_wrap(e, "snapshot %s can not be used", n->row.id);
-	}
-	int rc = fault(FAULT_ROLLBACK_STORE, e) || restore(&b->row, &n->row, e) || store_sandbox_stack(b->g->store, &b->row, e) ||
-				 store_flush(b->g->store, e)
-			 ? -1
-			 : 0;
+	if (restored(&b->row, &n->row, &next, e))
+		return -1;
 	engine_wrote(b->g);
-	if (!rc)
-		layers_release(b->g, left); // an upper nobody ever wrote to; what was written is in the automatic snapshot
+	if (store_restored(b->g->store, &next, e)) {
+		free_restored(&next);
+		return -1;
+	}
+	char **left = stack_push(b->row.layer, b->row.lowers);
+	free_restored(&b->row);
+	b->row = next;
+	layers_release(b->g, left); // an upper nobody ever wrote to; what was written is in the automatic snapshot
 	strv_free(left);
-	return rc;
+	return 0;
 }
 
 static void on_kept(struct task *t, const struct err *e)

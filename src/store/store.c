@@ -331,7 +331,8 @@ int store_begin(struct store *s, struct err *e)
 
 int store_commit(struct store *s, struct err *e)
 {
-	if (!fault(FAULT_STORE_COMMIT, e) && !step(s, s->q[Q_UNSAVE], e) && !step(s, s->q[Q_COMMIT], e))
+	// it releases the savepoint too; when it fails (the disk is full) what was written since can still be undone
+	if (!fault(FAULT_STORE_COMMIT, e) && !step(s, s->q[Q_COMMIT], e))
 		return 0;
 	store_rollback(s);
 	return -1;

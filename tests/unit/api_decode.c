@@ -52,7 +52,12 @@ static void refuses(void **state)
 		{"{\"secrets\":[1]}", ERR_INVALID},
 		{"{\"remove\":[]}", ERR_INVALID}, // only where there is something to remove
 		{"{\"net\":\"open\",\"allow\":[\"a.test\"],\"secrets\":[\"A\"],\"ask\":true}", ERR_NONE},
-		{"{\"context\":\"k\"}", ERR_UNSUPPORTED},
+		{"{\"context\":\"k\"}", ERR_NONE},
+		{"{\"context\":\"\"}", ERR_INVALID},
+		{"{\"on_expiry\":\"explode\"}", ERR_INVALID},
+		{"{\"ttl_ms\":1000,\"on_expiry\":\"delete\",\"pinned\":true}", ERR_NONE},
+		{"{\"lease_ms\":1000}", ERR_NONE},
+		{"{\"lease_ms\":1000,\"ttl_ms\":1000}", ERR_INVALID},
 		{"{\"net\":\"none\"}", ERR_NONE},
 		{"{}", ERR_NONE},
 	};

@@ -214,6 +214,7 @@ static void a_run_that_ended_unseen(void **state)
 	(void)state;
 	struct box *b = add(0);
 	b->row.state = STATE_RUNNING;
+	b->row.run = true;
 	record(b, "cell.up", "");
 	record(b, "cell.gone", "\"reason\":\"exec ended\"");
 	assert_int_equal(store_cell_set(store, &cell, &e), 0);

@@ -315,12 +315,13 @@ static void config_files(void **state)
 	struct config c;
 	struct err e = {0};
 	const char *text =
-		"net:\n  deny: ['*.corp.test']\nmin_isolation: strict\nresolver: 127.0.0.53\nca_file: /etc/corp.pem\nlimits: {memory: 16g}\n";
+		"net:\n  deny: ['*.corp.test']\nmin_isolation: strict\nresolver: 127.0.0.53\nca_file: /etc/corp.pem\ndisk_budget: 50g\nlimits: {memory: 16g}\n";
 	if (config_parse(text, strlen(text), &c, &e))
 		fail_msg("%s", e.msg);
 	assert_true(c.has_strict && c.strict);
 	assert_string_equal(c.resolver, "127.0.0.53:53");
 	assert_string_equal(c.ca_file, "/etc/corp.pem");
+	assert_true(c.has_budget && c.budget == 50ULL << 30);
 	assert_string_equal(c.net.deny[0], "!*.corp.test");
 	assert_int_equal(c.limits.value[LIMIT_MEMORY], 16ULL << 30);
 	config_done(&c);
@@ -344,6 +345,8 @@ static void config_files(void **state)
 		"resolver: [a]",
 		"ca_file: corp.pem",
 		"ca_file: [/a]",
+		"disk_budget: much",
+		"disk_budget: [1g]",
 		"trust: all",
 	};
 	for (size_t i = 0; i < countof(bad); i++)
