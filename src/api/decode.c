@@ -321,12 +321,28 @@ static int decode_lease(const json_t *o, struct create *c, struct err *e)
 	return 0;
 }
 
+static int decode_setup(const json_t *o, enum setup_mode *out, struct err *e)
+{
+	static const char *const names[] = {[SETUP_WAIT] = "wait", [SETUP_TELL] = "tell", [SETUP_OFF] = "off"};
+	const char *s = NULL;
+	if (json_get_str(o, "setup", &s, e))
+		return -1;
+	if (!s)
+		return 0;
+	for (size_t i = 0; i < countof(names); i++)
+		if (!strcmp(names[i], s)) {
+			*out = (enum setup_mode)i;
+			return 0;
+		}
+	return err_set(e, ERR_INVALID, "setup \"%.40s\" is none of wait, tell, off", s);
+}
+
 int decode_create(const json_t *o, struct create *c, struct err *e)
 {
 	static const char *const known[] = {
 		"name", "cwd", "repo", "empty", "image", "profile", "nested", "trace", "env", "mounts", "limits",
 		"timeout_ms", "ttl_ms", "idle_ms", "labels", "workspace_path", "min_isolation", "run", "keep", "start",
-		"umask", "caller_env", "caller_path", "exec", "project", "cache_env", "from", "context", "ref", "auto_snapshot", "on_expiry", "git_env", "pin",
+		"umask", "caller_env", "caller_path", "exec", "project", "setup", "cache_env", "from", "context", "ref", "auto_snapshot", "on_expiry", "git_env", "pin",
 		"pinned", "lease_ms", NET_FIELDS, NULL};
 	bool has_umask, project = true;
 	c->umask_bits = 022;
@@ -340,7 +356,7 @@ int decode_create(const json_t *o, struct create *c, struct err *e)
 	    json_get_bool(o, "run", &c->run, e) || json_get_bool(o, "keep", &c->keep, e) || json_get_bool(o, "start", &c->start, e) ||
 	    get_umask(o, &c->umask_bits, &has_umask, e) || own_path(o, "caller_path", &c->caller_path, e))
 		return -1;
-	if (json_get_bool(o, "project", &project, e) || json_get_strv(o, "cache_env", &c->cache_env, e))
+	if (decode_setup(o, &c->setup, e) || json_get_bool(o, "project", &project, e) || json_get_strv(o, "cache_env", &c->cache_env, e))
 		return -1;
 	c->no_project = !project;
 	return decode_lease(o, c, e) || decode_origin(o, c, e) || decode_net_members(o, &c->net, e) || decode_first_exec(o, c, e) ? -1 : 0;

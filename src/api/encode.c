@@ -136,6 +136,7 @@ static void project(struct jsonw *w, const struct project_row *p)
 	jw_kstr(w, "file", p->file);
 	jw_kstrv(w, "hide", p->hide ? p->hide : (char *[]){NULL});
 	jw_kstrv(w, "setup", p->setup ? p->setup : (char *[]){NULL});
+	str_or_null(w, "setup_key", p->setup_key);
 	str_or_null(w, "test", p->test);
 	jw_key(w, "ports");
 	jw_open(w, '[');

@@ -60,6 +60,16 @@ static void done_create(void *ctx, const struct err *e, const struct outcome *o)
 		request_fail(r, e);
 		return;
 	}
+	if (o->setup) { // nothing was made yet
+		jw_open(&w, '{');
+		jw_key(&w, "setup");
+		jw_open(&w, '{');
+		jw_kstr(&w, "exec", o->setup);
+		jw_close(&w, '}');
+		jw_close(&w, '}');
+		request_answer(r, 202);
+		return;
+	}
 	jw_open(&w, '{');
 	encode_sandbox_members(&w, r->engine, o->sandbox);
 	if (o->exec_id)

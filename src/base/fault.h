@@ -70,6 +70,10 @@
 	X(REVIEW_BASE, "review.base") \
 	X(REVIEW_CLEAN, "review.clean") \
 	X(REVIEW_END, "review.end") \
+	X(SETUP_BEGIN, "setup.begin") \
+	X(SETUP_SEAL, "setup.seal") \
+	X(SETUP_KEEP, "setup.keep") \
+	X(SETUP_KEPT, "setup.kept") \
 	// one a line: branches add here
 
 enum fault {

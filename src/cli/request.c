@@ -326,6 +326,7 @@ static void put_flags(struct jsonw *w, const struct create_opts *o, bool run)
 		jw_kbool(w, "nested", true);
 	if (o->no_trace)
 		jw_kbool(w, "trace", false);
+	jw_kstr(w, "setup", o->no_setup ? "off" : o->wait_setup ? "wait" : "tell");
 	if (o->no_project)
 		jw_kbool(w, "project", false);
 	if (run)

@@ -7,7 +7,7 @@
 struct create_opts {
 	const char *name, *repo, *image, *workspace_path, *min_isolation;
 	const char *from, *context, *ref, *on_expiry;
-	bool empty, root, nested, no_trace, auto_snapshot, pin, no_project;
+	bool empty, root, nested, no_trace, auto_snapshot, pin, no_project, no_setup, wait_setup; // wait_setup: no option
 	char **env, **mounts, **labels;
 	uint64_t cpus, memory, disk, pids, timeout, ttl, idle, lease;
 	struct net_opts net;
@@ -51,6 +51,7 @@ struct create_opts {
 		VALUE(OPT_LIST, CREATE_AT(labels), "label", 0, "K=V", "attach a label"),                          \
 		VALUE(OPT_STR, CREATE_AT(workspace_path), "workspace-path", 0, "PATH",                            \
 		      "where the workspace is seen inside"),                                                      \
+		FLAG(CREATE_AT(no_setup), "no-setup", 0, "go without the project's setup commands"),             \
 		FLAG(CREATE_AT(no_project), "no-project", 0, "leave the project's .skep.yaml or devcontainer.json aside"), \
 		CHOICE(CREATE_AT(min_isolation), "min-isolation", 0, "LEVEL", "refuse to start with less",        \
 		       "default|strict")

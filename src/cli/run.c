@@ -71,7 +71,7 @@ static void remove_after(const struct call *c, const char *id)
 }
 
 // A preset that stands in a file may need the registries, too; only skepd knows.
-static json_t *create(const struct create_opts *o, const struct exec_request *x, struct err *e)
+static json_t *create_once(const struct create_opts *o, const struct exec_request *x, struct err *e)
 {
 	auto_api struct api a = API_CLOSED;
 	json_t *box = NULL;
@@ -83,9 +83,36 @@ static json_t *create(const struct create_opts *o, const struct exec_request *x,
 		if (!box && !net_needs_registries(e))
 			return NULL;
 	}
-	if (box)
+	if (box && !json_object_get(box, "setup"))
 		net_notices(box);
 	return box;
+}
+
+// The project's setup runs in a sandbox of its own first: its output is shown, on stderr, until it is done. Where it can not
+// be watched, since it has ended or somebody else watches, nothing is shown; how it ended is told by the next try.
+static int watch_setup(const char *exec, struct err *e)
+{
+	struct err ignored;
+	auto_api struct api a = API_CLOSED;
+	auto_free char *path = api_path("/v1/execs", exec, "attach");
+	auto_json json_t *attach = api_open(&a, &ignored) ? NULL : api_json(&a, "POST", path, "{}", &ignored);
+	struct pump_spec spec = {.socket = json_str(attach, "socket"), .ticket = json_str(attach, "ticket"), .in = -1, .out = 2, .err = 2, .join = true};
+	struct pump_result r = {0};
+	int rc = attach ? pump_run(&spec, &r, &ignored) : -1;
+	uint32_t status = rc ? 0 : r.exit.status;
+	pump_result_done(&r);
+	return status ? err_set(e, ERR_SYSTEM, "the project's setup failed with status %u. Correct it, or go without: --no-setup", status) : 0;
+}
+
+static json_t *create(struct create_opts o, const struct exec_request *x, struct err *e)
+{
+	json_t *box = create_once(&o, x, e);
+	auto_free char *exec = xstrdup(json_str(json_object_get(box, "setup"), "exec"));
+	if (!*exec)
+		return box;
+	json_decref(box);
+	o.wait_setup = true;
+	return watch_setup(exec, e) ? NULL : create_once(&o, x, e);
 }
 
 // The null device is the same inside: nothing has to be carried there.
@@ -104,7 +131,7 @@ static int run_run(const struct call *c)
 	bool tty = o->tty || (!o->no_tty && term_is_all());
 	bool in = tty || has_stdin();
 	struct exec_request x = {.argv = c->words, .tty = tty, .want_stdin = in, .timeout = OPT_UNSET};
-	auto_json json_t *box = create(o, &x, &e);
+	auto_json json_t *box = create(*o, &x, &e);
 	if (!box)
 		return out_fail(c, &e);
 	const char *id = json_str(box, "id"), *name = json_str(box, "name");
@@ -125,7 +152,7 @@ static int new_run(const struct call *c)
 	struct err e;
 	if (request_check(o, &e))
 		return out_usage(c, &e);
-	auto_json json_t *box = create(o, NULL, &e);
+	auto_json json_t *box = create(*o, NULL, &e);
 	if (!box)
 		return out_fail(c, &e);
 	if (o->json)

@@ -3,6 +3,7 @@
 //
 //   base.c   from a request to a base: a live directory with its private .git, a checkout of a commit
 //   made.c   derived things that a child makes, once for however many ask at the same time
+//   setup.c  the layer that a project's setup commands make, once for however many ask
 //   pin.c    what a live base was when the sandbox was made, recorded behind its creation
 #pragma once
 #include "base/json.h"
@@ -27,6 +28,19 @@ void made_free(struct engine *g);
 // What the create that t stands for needs, into its box's row; then(t, error or NULL).
 void base_prepare(struct task *t, void (*then)(struct task *t, const struct err *e));
 void base_free(struct engine *g);
+
+// setup.c
+// The layer that the setup of t's project makes, into its box's row, made first if there is none; then(t, error or NULL).
+// A create that only wants to be told is answered here, and undone.
+void setup_prepare(struct task *t, void (*then)(struct task *t, const struct err *e));
+void setup_exited(struct box *b, const char *exec, const struct exec_result *r);
+void setup_cell_gone(struct box *b); // its cell ended
+void setup_box_gone(struct box *b);
+void setup_sweep(struct engine *g); // what a daemon that died left half made
+void setup_free(struct engine *g);
+
+// create.c
+void create_go(struct task *t, const struct err *e); // its row is whole: into the store, and its cell if it wants one
 
 // pin.c
 void pin_begin(struct box *b); // a while after its creation; a box that is gone by then was not worth it

@@ -101,6 +101,7 @@ void box_drop(struct box *b)
 		if (t->wait.at_ms) // it waits for the next cell, which will not come
 			task_end(t, &e);
 	}
+	setup_box_gone(b);
 	record_forget(b);
 	pin_forget(b, false);
 	net_done(b, false);
@@ -236,7 +237,7 @@ void task_answer(struct task *t, const struct err *e)
 	struct err injected;
 	if (fault(FAULT_ENGINE_ANSWER, &injected))
 		log_line(LOG_WARN, "%s", injected.msg); // what matters here is dying before the answer
-	struct outcome o = {.sandbox = &t->box->row, .notices = t->box->notices};
+	struct outcome o = {.sandbox = &t->box->row, .setup = t->told, .notices = t->box->notices};
 	if (t->has_exec || t->kind == TASK_ATTACH) {
 		o.exec = t->exec.kind == EXEC_JOB ? NULL : &t->row;
 		o.exec_id = t->row.id;

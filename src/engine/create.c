@@ -334,17 +334,18 @@ static int settle_later(struct task *t, struct err *e)
 	return 0;
 }
 
-// Its base is there: the sandbox comes into being, and its cell if a command waits for it.
-static void on_based(struct task *t, const struct err *e)
+// The sandbox comes into being, and its cell if a command waits for it.
+void create_go(struct task *t, const struct err *e)
 {
 	struct box *b = t->box;
 	struct err why;
-	if (e || settle_later(t, &why) || build(t, t->cwd, t->start, &why)) {
+	if (e || build(t, t->cwd, t->start, &why)) {
 		why = e ? *e : why;
 		create_undo(t, &why);
 		return;
 	}
-	pin_begin(b);
+	if (!b->setup) // nobody will ask what that one changed
+		pin_begin(b);
 	if (t->start)
 		net_start_cell(b, t, false);
 	if (!b->row.head)
@@ -356,6 +357,16 @@ static void on_based(struct task *t, const struct err *e)
 	if (b->row.expires)
 		expiry_arm(b->g);
 	task_end(t, NULL);
+}
+
+// Its base is there.
+static void on_based(struct task *t, const struct err *e)
+{
+	struct err why;
+	if (e || settle_later(t, &why))
+		create_undo(t, e ? e : &why);
+	else
+		setup_prepare(t, create_go);
 }
 
 static struct box *by_context(struct engine *g, const char *key)
@@ -405,6 +416,7 @@ void engine_create(struct engine *g, struct create *c, struct done d)
 	t->url = take(&c->repo);
 	t->git_env = take(&c->git_env);
 	t->pin = c->pin;
+	t->setup = c->setup;
 	if (c->has_exec) {
 		t->want = c->exec;
 		c->exec = (struct exec_request){0};

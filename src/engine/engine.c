@@ -115,6 +115,7 @@ void engine_free(struct engine *g)
 	child_free_all(g);
 	review_free(g);
 	made_free(g);
+	setup_free(g);
 	base_free(g);
 	secrets_free(g);
 	trust_free(g);
@@ -138,7 +139,8 @@ const struct sandbox *engine_get(struct engine *g, const char *id, struct err *e
 void engine_each(struct engine *g, void (*each)(void *ctx, const struct sandbox *s), void *ctx)
 {
 	for (struct box *b = g->boxes; b; b = b->next)
-		each(ctx, &b->row);
+		if (!b->row.project.setup_of)
+			each(ctx, &b->row);
 }
 
 bool engine_size(struct engine *g, const struct sandbox *s, uint64_t *out)

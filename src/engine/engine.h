@@ -51,6 +51,13 @@ struct net_request {
 };
 void net_request_done(struct net_request *n);
 
+// What becomes of a create whose project's setup has not run yet.
+enum setup_mode {
+	SETUP_WAIT, // it is answered when the setup is done
+	SETUP_TELL, // it is answered at once with the setup's exec (struct outcome), and asked again later
+	SETUP_OFF,  // the sandbox goes without
+};
+
 struct create {
 	char *name, *cwd, *repo, *image, *workspace_path, *caller_path;
 	char *from, *context, *ref; // from: a snapshot
@@ -58,6 +65,7 @@ struct create {
 	enum on_expiry on_expiry;
 	bool empty, nested, trace_off, strict, run, keep, start, has_exec;
 	bool no_project; // its file is left aside
+	enum setup_mode setup;
 	enum profile profile;
 	char **env, **labels, **git_env;
 	char **cache_env; // of workspace/caches.h's variables those that are set
@@ -78,6 +86,7 @@ struct outcome {
 	const char *exec_id; // also of a job, which has no row
 	const char *ticket;
 	const struct image_row *image;
+	const char *setup; // SETUP_TELL: id of the exec that runs it; then there is no sandbox
 	const struct snapshot *snapshot;
 	const struct sandbox *const *forks; // NULL-terminated
 	char *const *notices; // lines for the user: what of the network was left out, and why
@@ -98,7 +107,7 @@ void engine_attach(struct engine *g, const char *exec, struct done d);
 void engine_kill(struct engine *g, const char *exec, uint32_t signal, struct done d);
 
 const struct sandbox *engine_get(struct engine *g, const char *id, struct err *e);
-void engine_each(struct engine *g, void (*each)(void *ctx, const struct sandbox *s), void *ctx); // newest first
+void engine_each(struct engine *g, void (*each)(void *ctx, const struct sandbox *s), void *ctx); // newest first; without those that make setup layers
 bool engine_size(struct engine *g, const struct sandbox *s, uint64_t *out); // bytes of its own layers as last counted; false: not yet
 const char *engine_base_state(const struct sandbox *s); // "live" | "gone" | "none"
 const struct tools *engine_tools(struct engine *g, const struct sandbox *s);

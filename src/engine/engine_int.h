@@ -56,6 +56,8 @@ struct task {
 	char *cwd;	 // the caller's
 	char **git_env;	 // for git alone
 	bool start, pin; // a create: its cell too; on a frozen copy
+	enum setup_mode setup;
+	const char *told; // id of the exec of a setup, instead of a sandbox
 	struct create *later; // what is settled when the repository is there; NULL = nothing
 	struct timer wait;
 	struct task *next;
@@ -95,6 +97,7 @@ struct box {
 	struct timer net_failed;
 	struct err net_err;
 	struct ask *asks;
+	struct setup_run *setup; // it makes a setup layer: setup.c
 	struct box *next;
 };
 
@@ -122,6 +125,8 @@ struct engine {
 	char *site_config, *user_config;
 	struct cached *configs[2]; // trust.c
 	struct child *children;
+	struct setup_run *setups;
+	struct locks_cache *locks;
 	char blanks[BLANKS][ID_SIZE]; // sandbox directories made ahead of their sandboxes
 	int n_blanks;
 	struct snap *snaps;

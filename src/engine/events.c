@@ -169,6 +169,7 @@ static void on_exited(struct cell_watcher *w, const char *exec, const struct exe
 	b->row.used = clock_unix_ms();
 	if (++b->ended % TRIM_EVERY == 0)
 		logged(b, store_exec_trim(b->g->store, b->row.id, &e), &e);
+	setup_exited(b, exec, r);
 }
 
 static void on_hit(struct cell_watcher *w, const char *limit, const char *message)
@@ -276,14 +277,17 @@ static void on_gone(struct cell_watcher *w, const struct cell_end *end)
 	if (b->row.expires)
 		expiry_arm(b->g);
 	struct task *t = b->holder;
-	if (!t)
+	if (!t) {
+		setup_cell_gone(b);
 		return;
+	}
 	if (t->sealing)
 		seal_gone(t);
 	else if (t->kind == TASK_STOP || (t->kind == TASK_EXEC && was_maintenance))
 		task_end(t, NULL);
 	else if (t->kind == TASK_REMOVE)
 		box_remove(t);
+	setup_cell_gone(b); // if it is one, and somebody else than its own end stopped it
 }
 
 void box_events_init(struct box *b)
@@ -405,6 +409,7 @@ int engine_reconcile(struct engine *g, struct err *e)
 			pin_begin(b);
 	review_recover(g);
 	blank_sweep(g);
+	setup_sweep(g);
 	expiry_arm(g);
 	return rc;
 }

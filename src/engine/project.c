@@ -200,6 +200,7 @@ static void take_env(const struct applying *a)
 	char **env = a->f.project.env ? strv_copy(a->f.project.env) : NULL;
 	for (char **v = a->trusted ? a->f.project.wishes.env : NULL; v && *v; v++)
 		strv_add(&env, *v);
+	a->row->project.env = env ? strv_copy(env) : NULL;
 	for (char **v = a->c->env; v && *v; v++)
 		strv_add(&env, *v);
 	strv_free(a->c->env);

@@ -219,7 +219,7 @@ int layer_do(int layers, const struct layer_op *op, struct layer_result *out, st
 	} else {
 		const char *name = makes ? op->to : op->from[0]; // made before, and nobody heard of it
 		auto_fd int layer = entry_open_dir(layers, name, e);
-		rc = layer < 0 ? -1 : op->verb == LAYER_SYNC ? do_sync(layers, layer, op->sealed, &r, e) : size_of(layer, &r, e);
+		rc = layer < 0 || (op->verb == LAYER_TRIM && layer_trim(layer, op->base, e)) ? -1 : op->verb == LAYER_SYNC ? do_sync(layers, layer, op->sealed, &r, e) : size_of(layer, &r, e);
 	}
 	if (rc)
 		return err_wrap(e, "layer %s", makes ? op->to : op->from[0]);

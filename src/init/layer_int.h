@@ -3,7 +3,7 @@
 //
 //   layer.c       what is asked: partial names, sizes, syncing       layer_entry.c  one file or directory, byte-exact
 //   layer_copy.c  a copy, sharing with an earlier one                layer_merge.c  several as one
-//   layer_seen.c  inodes met so far; the manifest of a copy
+//   layer_seen.c  inodes met so far; the manifest of a copy           layer_trim.c   what a setup leaves
 #pragma once
 #include "base/buf.h"
 #include "init/layer.h"
@@ -11,6 +11,8 @@
 
 #define LAYER_DEPTH 1000 // directories below each other; descriptors are the reason
 extern const char *const layer_parts[]; // ws home root
+
+int layer_trim(int layer, const char *base, struct err *e) MUST_USE; // layer_trim.c
 
 // --- layer_seen.c: a map from inode numbers of one file system ---
 

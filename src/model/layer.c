@@ -34,6 +34,8 @@ static bool is_fit(const struct layer_op *op)
 	for (char *const *b = op->below; b && *b; b++)
 		if (**b != '/' || op->verb != LAYER_MERGE)
 			return false;
+	if (op->verb == LAYER_TRIM && (!op->base || *op->base != '/'))
+		return false;
 	return makes ? op->to && is_name(op->to) && (!op->like || is_name(op->like)) : !op->to && !op->like;
 }
 

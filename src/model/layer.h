@@ -17,6 +17,8 @@ enum layer_verb {
 	LAYER_SIZE,  // of `from` (one)
 	// `from` (one) and its name are on the disk when this is done; COPY and MERGE leave that to it.
 	LAYER_SYNC,
+	// From the workspace in `from` (one, which nothing has mounted) goes what the directory `base` has as well, and .git.
+	LAYER_TRIM,
 	LAYER_VERBS,
 };
 

@@ -11,6 +11,9 @@ void project_row_done(struct project_row *p)
 	strv_free(p->hide);
 	strv_free(p->setup);
 	strv_free(p->setup_files);
+	strv_free(p->env);
+	free(p->setup_key);
+	free(p->setup_of);
 	free(p->test);
 	*p = (struct project_row){0};
 }
@@ -37,6 +40,9 @@ void project_row_write(struct buf *b, const struct project_row *p)
 	put_list(b, p->hide);
 	put_list(b, p->setup);
 	put_list(b, p->setup_files);
+	put_list(b, p->env);
+	wire_str(b, p->setup_key);
+	wire_str(b, p->setup_of);
 	wire_str(b, p->test);
 	wire_u32(b, (uint32_t)p->n_ports);
 	for (size_t i = 0; i < p->n_ports; i++)
@@ -50,6 +56,9 @@ void project_row_read(struct wire *w, struct project_row *out)
 	p.hide = get_list(w);
 	p.setup = get_list(w);
 	p.setup_files = get_list(w);
+	p.env = get_list(w);
+	p.setup_key = wire_get_str(w);
+	p.setup_of = wire_get_str(w);
 	p.test = wire_get_str(w);
 	uint32_t n = wire_get_u32(w);
 	w->bad |= n > PROJECT_PORTS_KEPT;

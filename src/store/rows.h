@@ -31,6 +31,9 @@ struct project_row {
 	char **hide;  // globs; NULL = none, as in the next two
 	char **setup; // commands
 	char **setup_files;
+	char **env;	 // what the file itself said of it
+	char *setup_key; // of the setup layer it stands on; NULL = none
+	char *setup_of;	 // it is itself making the setup layer with this key; NULL = no
 	char *test; // command; NULL = none
 	uint16_t ports[PROJECT_PORTS_KEPT];
 	size_t n_ports;

@@ -3,7 +3,8 @@
 The command then succeeds or says so in one line; nothing is lost, nothing leaks, the next command works.
 
 SKEP_FAULT=<point>[:kill|:fail][:N] is read by skepd and skep-cell: the N-th pass (default the first) through the
-point fails or kills. The points are what the programs print with --faults; those of layers are in test_stack.py."""
+point fails or kills. The points are what the programs print with --faults; those of layers are in test_stack.py, those of
+setups in test_setup.py."""
 import os
 import subprocess
 
@@ -25,7 +26,7 @@ def points():
     return list(found)
 
 
-CASES = [(point, how) for point in points() if not point.startswith("layer.") for how in ("fail", "kill")] or [(None, None)]
+CASES = [(point, how) for point in points() if not point.startswith(("layer.", "setup.")) for how in ("fail", "kill")] or [(None, None)]
 
 
 def names(case):
