@@ -129,10 +129,27 @@ static void conn_gone(struct conn *c)
 	loop_bury(&g->loop, c, conn_drop);
 }
 
+// Two more processes wake up for it. So where nothing else depends on the answer it is asked when the host has the first
+// bytes: then we would only wait for the host's.
+void conn_ask_who(struct conn *c)
+{
+	struct conn_own *o = c->own;
+	auto_buf struct buf b = BUF_INIT(64);
+	if (o->who_asked)
+		return;
+	o->who_asked = true;
+	wire_u32(&b, c->source_port);
+	wire_u32(&b, o->source);
+	wire_u32(&b, o->dialled);
+	wire_u32(&b, c->port);
+	o->who_pending = chan_send_buf(&c->g->cell, M_WHO, c->id, &b);
+}
+
 // The sockets are closed. The event waits a moment for the name of the command.
 static void conn_end(struct conn *c)
 {
 	struct conn_own *o = c->own;
+	conn_ask_who(c);
 	judging_done(&o->judging);
 	dialing_cancel(&o->dialing);
 	if (o->pass)
@@ -172,6 +189,7 @@ void conn_refuse(struct conn *c, const char *what, const char *why)
 	struct conn_own *o = c->own;
 	if (o->what)
 		return;
+	conn_ask_who(c);
 	o->what = what;
 	o->why = xstrdup(why);
 	o->verdict = VERDICT_DENY;
@@ -222,19 +240,6 @@ static void on_timer(struct timer *t)
 
 // --- a new one ---
 
-static void ask_who(struct conn *c, const union addr *to)
-{
-	auto_buf struct buf b = BUF_INIT(64);
-	union addr from = {0};
-	socklen_t n = sizeof from;
-	getpeername(pass_client(c->own->pass), &from.sa, &n);
-	wire_u32(&b, c->source_port);
-	wire_u32(&b, ntohl(from.v4.sin_addr.s_addr));
-	wire_u32(&b, ntohl(to->v4.sin_addr.s_addr));
-	wire_u32(&b, ntohs(to->v4.sin_port));
-	c->own->who_pending = chan_send_buf(&c->g->cell, M_WHO, c->id, &b);
-}
-
 // What the client dialled: the socket's own address where the listener takes all of the net, or what was redirected.
 static void find_dialled(int fd, union addr *out)
 {
@@ -261,8 +266,10 @@ static struct conn *conn_new(struct gate *g, int fd)
 	c->own = o;
 	c->id = ++g->last_id ? g->last_id : ++g->last_id;
 	c->started_ms = clock_ms();
-	if (!getpeername(fd, &peer.sa, &n) && peer.sa.sa_family == AF_INET)
+	if (!getpeername(fd, &peer.sa, &n) && peer.sa.sa_family == AF_INET) {
 		c->source_port = ntohs(peer.v4.sin_port);
+		o->source = ntohl(peer.v4.sin_addr.s_addr);
+	}
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
 	o->pass = pass_new(c, fd, &calls);
@@ -284,7 +291,7 @@ static void conn_accept(struct gate *g, int fd)
 	uint32_t address = to.sa.sa_family == AF_INET ? ntohl(to.v4.sin_addr.s_addr) : 0;
 	const struct host_name *name = dns_names_find(dns_table(g), address);
 	c->port = ntohs(to.v4.sin_port);
-	ask_who(c, &to);
+	c->own->dialled = address;
 	if (!name) {
 		addr_print(&to, c->address);
 		conn_refuse(c, "connect", "this address stands for no name");
@@ -294,10 +301,12 @@ static void conn_accept(struct gate *g, int fd)
 	c->own->synthetic = address;
 	dns_names_hold(dns_table(g), address);
 	enum verdict v = gate_judge(c, &c->own->judging, NULL, NULL);
-	if (v == VERDICT_ASK)
+	if (v == VERDICT_ASK) {
+		conn_ask_who(c);
 		pass_listen(c->own->pass, false);
-	else
+	} else {
 		on_verdict(&c->own->judging, v);
+	}
 }
 
 static void on_accept(struct watch *w, uint32_t events)
@@ -398,6 +407,7 @@ void conn_end_all(struct gate *g)
 	struct conn *next;
 	for (struct conn *c = g->conns; c; c = next) {
 		next = c->next;
+		c->own->who_asked = true; // nobody hears it any more
 		c->own->who_pending = false; // the answer has no way to come
 		if (c->own->over)
 			conn_gone(c);

@@ -23,13 +23,15 @@ struct conn_own {
 	size_t n_held;
 	struct timer who_late;
 	uint32_t synthetic; // address held in the resolver's table, 0 = none
+	uint32_t source, dialled; // addresses of both ends inside
 	enum verdict verdict;
-	bool in_head, who_pending, head_seen, opened, over;
+	bool in_head, who_asked, who_pending, head_seen, opened, over;
 	const char *what; // being refused: as in the event
 	char *why, *error;
 };
 
 // conn.c
+void conn_ask_who(struct conn *c);			// which command it is, once
 void conn_set_head(struct conn *c, bool in_head);	// counts it among those whose first bytes are awaited
 void conn_set_opened(struct conn *c);			// it is handed over
 void conn_end_error(struct conn *c, const char *error); // NULL: an ordinary end

@@ -123,6 +123,7 @@ static void on_who_late(struct timer *t)
 static bool hold(struct conn *c, const char *type, const struct buf *members)
 {
 	struct conn_own *o = c->own;
+	conn_ask_who(c);
 	if (!o->who_pending || o->n_held >= HELD || (strcmp(type, "net.request") && strcmp(type, "denied")))
 		return false;
 	struct held_event *h = xcalloc(1, sizeof *h), **end = &o->held;

@@ -25,6 +25,8 @@ static void on_dialed(struct dialing *d, int fd, const struct err *e)
 		pass_tap(c->own->pass, on_server);
 	}
 	pass_upstream(c->own->pass, fd);
+	if (!c->own->over)
+		conn_ask_who(c);
 }
 
 static void dial(struct conn *c)
@@ -59,6 +61,7 @@ static void hand_over(struct conn *c, bool tls)
 	int fd = pass_take_client(o->pass);
 	pass_free(take(&o->pass), PASS_CLOSE);
 	conn_set_opened(c);
+	conn_ask_who(c);
 	c->upstream = (union addr){0};
 	c->address[0] = 0;
 	auto_buf struct buf head = o->head;
