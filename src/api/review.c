@@ -32,14 +32,14 @@ static int decode_set(const json_t *set, struct review_want *w, struct err *e)
 static int decode(const json_t *o, struct review_want *w, struct err *e)
 {
 	static const char *const known[] = {"set", "format", "context", "text", "digest", "accept", "accept_b64", "accept_risk",
-					    "conflicts", "to", "umask", "author", "email", "subject", "message", NULL};
+					    "conflicts", "to", "umask", "author", "email", "subject", "message", "ignored", NULL};
 	bool text = true;
 	uint64_t mask = 022;
 	w->context = 3;
 	if (json_only(o, known, e) || decode_set(json_object_get(o, "set"), w, e) || own(o, "format", &w->format, e) ||
 	    json_get_u64(o, "context", &w->context, e) || json_get_bool(o, "text", &text, e) || own(o, "digest", &w->digest, e) ||
 	    json_get_strv(o, "accept", &w->accept, e) || json_get_strv(o, "accept_b64", &w->accept_b64, e) ||
-	    json_get_bool(o, "accept_risk", &w->accept_risk, e) || own(o, "conflicts", &w->conflicts, e) || own(o, "to", &w->to, e))
+	    json_get_bool(o, "accept_risk", &w->accept_risk, e) || json_get_bool(o, "ignored", &w->ignored, e) || own(o, "conflicts", &w->conflicts, e) || own(o, "to", &w->to, e))
 		return -1;
 	w->no_text = !text;
 	if (json_get_u64(o, "umask", &mask, e))

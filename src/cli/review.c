@@ -24,6 +24,7 @@ static const struct opt diff_opts[] = {
 	VALUE(OPT_COUNT, O(context), "unified", 'U', "N", "lines around each change (default 3)"),
 	CHOICE(O(color), "color", 0, "WHEN", "colour the patch", "auto|always|never"),
 	FLAG(O(json), "json", 0, "print JSON: hunks with their ids, risks, the review digest"),
+	FLAG(O(ignored), "ignored", 0, "also what the directory's .gitignore names"),
 	OPTS_END,
 };
 
@@ -36,6 +37,7 @@ static const struct opt apply_opts[] = {
 	CHOICE(O(conflicts), "conflicts", 0, "HOW", "what to do with changes the directory made too (default stop)", "stop|skip|markers"),
 	FLAG(O(yes), "yes", 'y', "do not ask"),
 	FLAG(O(json), "json", 0, "print what was done as JSON"),
+	FLAG(O(ignored), "ignored", 0, "also what the directory's .gitignore names"),
 	OPTS_END,
 };
 
@@ -43,6 +45,7 @@ static const struct opt dismiss_opts[] = {
 	FLAG(O(patch), "patch", 'p', "ask about each change"),
 	VALUE(OPT_LIST, O(hunks), "hunk", 0, "ID", "only this change"),
 	FLAG(O(yes), "yes", 'y', "do not ask"),
+	FLAG(O(ignored), "ignored", 0, "also what the directory's .gitignore names"),
 	OPTS_END,
 };
 
@@ -54,6 +57,7 @@ static const struct opt undo_opts[] = {
 static const struct opt export_opts[] = {
 	HINTED(OPT_STR, HINT_FILE, O(export_patch), "patch", 0, "FILE", "write a mail that git am takes; - is stdout"),
 	VALUE(OPT_STR, O(message), "message", 'm', "TEXT", "its subject"),
+	FLAG(O(ignored), "ignored", 0, "also what the directory's .gitignore names"),
 	OPTS_END,
 };
 
@@ -141,6 +145,7 @@ int review_place(const struct call *c, struct api *a, struct review_place *out, 
 		out->repo = xstrdup("");
 	}
 	json_decref(box);
+	out->ignored = ((const struct review_opts *)c->opts)->ignored || *words;
 	return take_paths(out, words, e);
 }
 
@@ -171,6 +176,7 @@ static int ask_diff(struct api *a, const struct review_place *p, const struct re
 	jw_open(&w, '{');
 	jw_kstr(&w, "format", format);
 	jw_kbool(&w, "text", text);
+	jw_kbool(&w, "ignored", p->ignored);
 	if (o->context != OPT_UNSET)
 		jw_ku64(&w, "context", o->context);
 	put_set(&w, p, o->hunks);
@@ -215,6 +221,7 @@ json_t *review_do(struct api *a, const struct review_place *p, const struct revi
 	umask(mask);
 	jw_open(&w, '{');
 	jw_kstr(&w, "digest", x->digest);
+	jw_kbool(&w, "ignored", p->ignored);
 	if (x->all && !p->paths) {
 		jw_key(&w, "set");
 		jw_raw(&w, "{\"all\":true}");
@@ -243,6 +250,13 @@ static bool is_nothing(const json_t *diff)
 	return !json_array_size(json_object_get(diff, "changes"));
 }
 
+static void show_ignored(struct buf *b, const json_t *summary)
+{
+	uint64_t n = json_u64(summary, "ignored");
+	if (n)
+		buf_fmt(b, "%llu ignored file%s left out (--ignored)\n", (unsigned long long)n, n == 1 ? " is" : "s are");
+}
+
 static int diff_text(const struct call *c, struct api *a, const struct review_place *p, const struct review_opts *o)
 {
 	struct err e;
@@ -259,6 +273,8 @@ static int diff_text(const struct call *c, struct api *a, const struct review_pl
 	auto_json json_t *diff = screen_is_terminal(s) ? review_ask_diff(a, p, o, false, &e) : NULL;
 	if (diff)
 		show_risks(&risks, json_object_get(diff, "changes"));
+	if (diff)
+		show_ignored(&risks, summary_of(diff));
 	screen_text(s, buf_cstr(&risks));
 	screen_patch(s, r.body.p, r.body.n);
 	return screen_close(s);
@@ -438,6 +454,7 @@ static int export_run(const struct call *c)
 	if (!rc) {
 		jw_open(&w, '{');
 		jw_kstr(&w, "subject", o->message);
+		jw_kbool(&w, "ignored", p.ignored);
 		put_set(&w, &p, NULL);
 		jw_close(&w, '}');
 		rc = ask(&a, &p, "export", &body, &r, &e) || write_out(o->export_patch, &r.body, &e);

@@ -10,7 +10,7 @@
 #include "cli/opt.h"
 
 struct review_opts {
-	bool json, stat, name_status, patch, yes, accept_risk;
+	bool json, stat, name_status, patch, yes, accept_risk, ignored;
 	const char *to, *color, *conflicts, *export_patch, *message;
 	char **hunks, **accept;
 	uint64_t context;
@@ -20,6 +20,7 @@ struct review_opts {
 struct review_place {
 	char *id, *repo; // repo: "" when it has no directory here
 	char **paths;	 // below the workspace; NULL = all
+	bool ignored;	 // what git ignores too: asked for, or named by a path
 };
 int review_place(const struct call *c, struct api *a, struct review_place *out, struct err *e) MUST_USE;
 void review_place_done(struct review_place *p);

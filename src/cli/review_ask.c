@@ -103,7 +103,7 @@ static int apply(const struct call *c, struct api *a, const struct review_place 
 		 char **accept, const char *digest)
 {
 	struct err e;
-	struct review_place none = {.id = p->id, .repo = p->repo};
+	struct review_place none = {.id = p->id, .repo = p->repo, .ignored = p->ignored};
 	struct review_choice x = {.hunks = hunks, .accept = accept, .digest = digest};
 	auto_json json_t *done = review_do(a, &none, o, verb, &x, &e);
 	if (!done)

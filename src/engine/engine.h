@@ -149,6 +149,7 @@ enum review_verb { REVIEW_DIFF, REVIEW_APPLY, REVIEW_DISMISS, REVIEW_UNDO, REVIE
 struct review_want {
 	enum review_verb verb;
 	bool all, accept_risk, no_text;
+	bool ignored; // what git ignores on the host counts too
 	char **paths, **paths_b64, **hunks; // which part of the pending set; none = all of it for diff and export
 	char **accept, **accept_b64;	    // paths whose risks were seen
 	char *format, *conflicts, *digest, *to, *author, *email, *subject, *message;

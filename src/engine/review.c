@@ -110,6 +110,7 @@ static void put_wishes(struct jsonw *w, const struct review_want *q)
 	jw_ku64(w, "context", q->context);
 	jw_ku64(w, "umask", q->umask_bits);
 	jw_kbool(w, "text", !q->no_text);
+	jw_kbool(w, "ignored", q->ignored);
 	if (q->accept_risk)
 		jw_kbool(w, "accept_risk", true);
 	if (q->accept)

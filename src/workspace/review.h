@@ -50,6 +50,7 @@ struct review_spec {
 	uint64_t dev, ino; // of base (else target); 0 = not checked
 	int64_t t0_ns;	   // when the sandbox was made
 	bool renames, risks;
+	bool ignored; // what the host ignores too
 };
 
 struct review {
@@ -61,6 +62,7 @@ struct review {
 	struct change **v;   // sorted by review_path_cmp
 	size_t n, cap;
 	char digest[65];
+	uint64_t ignored; // changes left out
 };
 
 #define HOST_KEPT (64u << 10)
@@ -83,6 +85,7 @@ const char *change_state_name(enum change_state s);
 int texts_load(struct review *r, const struct change *c, struct texts *out, struct err *e) MUST_USE;
 void texts_done(struct texts *t);
 int change_judge(struct review *r, struct change *c, bool *out_pending, struct err *e) MUST_USE; // sides -> state, hunks
+int review_drop_ignored(struct review *r, struct err *e) MUST_USE;
 int review_find_renames(struct review *r, struct err *e) MUST_USE;
 int change_line_hunks(struct change *c, const char *path, const char *old, size_t old_n, const char *now, size_t now_n,
 		      struct err *e) MUST_USE;

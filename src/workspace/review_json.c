@@ -188,6 +188,7 @@ void review_summary_json(const struct review *r, struct jsonw *w)
 	jw_ku64(w, "hunks", hunks);
 	jw_ku64(w, "conflicts", conflicts);
 	jw_ku64(w, "risky", risky);
+	jw_ku64(w, "ignored", r->ignored);
 	discarded_json(r, w);
 	jw_close(w, '}');
 }

@@ -96,7 +96,7 @@ static int get_wishes(const json_t *o, struct review_request *r, struct err *e)
 	uint64_t context = 3;
 	bool text = true;
 	if (get_word(o, "format", formats, &format, e) || get_word(o, "conflicts", conflicts, &conflict, e) ||
-	    json_get_u64(o, "context", &context, e) || json_get_bool(o, "text", &text, e) ||
+	    json_get_u64(o, "context", &context, e) || json_get_bool(o, "text", &text, e) || json_get_bool(o, "ignored", &r->spec.ignored, e) ||
 	    json_get_str(o, "digest", &r->apply.digest, e) || json_get_bool(o, "accept_risk", &r->apply.accept_risk, e) ||
 	    get_paths(o, "accept", &r->apply.accept, e) || get_set(json_object_get(o, "set"), &r->apply.set, e))
 		return -1;
@@ -112,7 +112,7 @@ static int get_wishes(const json_t *o, struct review_request *r, struct err *e)
 
 int review_request_read(const char *p, size_t n, struct review_request *r, struct err *e)
 {
-	static const char *const known[] = {"shadow", "target", "base", "log",	"out",	  "to",	     "dev",	"ino",	  "t0",	      "umask",
+	static const char *const known[] = {"ignored", "shadow", "target", "base", "log",	"out",	  "to",	     "dev",	"ino",	  "t0",	      "umask",
 					    "format", "conflicts", "context", "text", "digest", "accept_risk", "accept", "accept_b64",
 					    "set",    "author",	 "email", "subject", "message", "date", NULL};
 	*r = (struct review_request){.spec.renames = true, .spec.risks = true, .context = 3};

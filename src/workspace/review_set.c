@@ -343,6 +343,8 @@ int review_open(const struct review_spec *spec, struct review *out, struct err *
 		rc = take_entry(r, &r->copy.v[i], e);
 	if (!rc)
 		drop_doubles(r);
+	if (!rc && !spec->ignored)
+		rc = review_drop_ignored(r, e);
 	if (!rc && spec->renames)
 		rc = review_find_renames(r, e);
 	if (!rc && spec->risks)
