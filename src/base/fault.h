@@ -48,7 +48,8 @@
 	X(REPO_BEGIN, "repo.begin") \
 	X(REPO_COMMIT, "repo.commit") \
 	X(REPO_RESULT, "repo.result") \
-	X(LAYER_FILES, "repo.layer.files") \
+	X(GITLAYER_BEGIN, "repo.layer.begin") \
+	X(GITLAYER_FILES, "repo.layer.files") \
 	X(FETCH_LOCK, "repo.fetch.lock") \
 	X(FETCH_ASK, "repo.fetch.ask") \
 	X(FETCH_INIT, "repo.fetch.init") \

@@ -138,7 +138,7 @@ static int fill(struct making *m, const struct gitdir *g, int git, const char *w
 	int rc = write_config(g, git, worktree, &c, e);
 	if (!rc)
 		rc = gitfiles_objects(g, m->l, &places, e) || gitlayer_frame(git, places, e) ||
-				     fault(FAULT_LAYER_FILES, e) || gitfiles_copy(g, git, c.reftable, e) ||
+				     fault(FAULT_GITLAYER_FILES, e) || gitfiles_copy(g, git, c.reftable, e) ||
 				     write_refs(m, g, git, &c, e)
 			     ? -1
 			     : 0;
@@ -184,7 +184,7 @@ int gitlayer_hide(int into, struct err *e)
 
 int gitlayer_make(const struct gitdir *g, int into, struct gitlayer *out, struct err *e)
 {
-	if (gitlayer_hide(into, e) || fault(FAULT_LAYER_BEGIN, e))
+	if (gitlayer_hide(into, e) || fault(FAULT_GITLAYER_BEGIN, e))
 		return -1;
 	auto_fd int ws = fs_open(into, "ws", O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, e);
 	if (ws < 0)
