@@ -23,7 +23,7 @@ static const char usage[] =
 	"       skep-repo pin --dir DIR --shadow SHADOW.git [--alternates DIR]... [--paths-from-stdin]\n"
 	"       skep-repo copy --dir DIR --into TREE [--objects PATH] [--alternates DIR]...\n"
 	"       skep-repo --help | --faults\n"
-	"Started by skepd. --url - reads the URL from standard input.\n";
+	"Started by skepd. --url - reads the URL from standard input, --url @NAME from a variable.\n";
 
 enum {
 	OPT_URL = 1,

@@ -75,9 +75,9 @@ static void prepare_directory(struct task *t)
 	struct box *b = t->box;
 	struct err e;
 	const struct gitstate *s = state_of(b->g, b->row.repo, &e);
-	if (!s || !s->git) {
-		if (s && *s->why)
-			strv_add(&b->create_notices, s->why);
+	if (s && *s->why)
+		strv_add(&b->create_notices, s->why); // and it is hidden
+	if (!s || !*s->key) {
 		end(t, s ? NULL : &e);
 		return;
 	}
@@ -118,9 +118,13 @@ static void url_key(const char *url, char out[KEY_CHARS + 1])
 	out[KEY_CHARS] = 0;
 }
 
+static char url_arg[] = "@SKEP_URL"; // it may hold a password, and everybody can read arguments
+
 static char **git_env(const struct task *t)
 {
 	char **env = NULL;
+	auto_free char *url = xasprintf("%s=%s", url_arg + 1, t->url ? t->url : t->box->row.url);
+	strv_add(&env, url);
 	auto_free char *home = xasprintf("HOME=%s", t->box->g->home);
 	strv_add(&env, home);
 	for (char **v = t->git_env; v && *v; v++)
@@ -133,11 +137,13 @@ static void checkout(struct task *t, const char *repo, const char *commit)
 	struct box *b = t->box;
 	free(b->row.head);
 	b->row.head = xstrdup(commit);
-	auto_free char *dir = xasprintf("%s/%s", b->g->skep_home, repo), *key = xasprintf("%s %s", repo, commit);
-	auto_free char *repos = xasprintf("%s/repos", b->g->skep_home), *url = xstrdup(b->row.url), *c = xstrdup(commit);
+	auto_free char *dir = xasprintf("%s/%s", b->g->skep_home, repo);
+	auto_free char *key = b->row.ref ? xasprintf("%s %s %s", repo, commit, b->row.ref) : xasprintf("%s %s", repo, commit);
+	auto_free char *repos = xasprintf("%s/repos", b->g->skep_home), *c = xstrdup(commit);
 	char a0[] = "skep-repo", a1[] = "checkout", a2[] = "--repo", a4[] = "--commit", a6[] = "--into", a7[] = "{}", a8[] = "--repos",
-	     a10[] = "--url", a12[] = "--objects", a13[] = OBJECTS_INSIDE;
-	char *argv[] = {a0, a1, a2, dir, a4, c, a6, a7, a8, repos, a10, url, a12, a13, NULL}, **env = git_env(t);
+	     a10[] = "--url", a12[] = "--objects", a13[] = OBJECTS_INSIDE, a14[] = "--ref";
+	char *argv[] = {a0, a1, a2, dir, a4, c, a6, a7, a8, repos, a10, url_arg, a12, a13, b->row.ref ? a14 : NULL, b->row.ref, NULL};
+	char **env = git_env(t);
 	made_get(t, &(struct made_want){.kind = DERIVED_TREE, .key = key, .letter = 't', .argv = argv, .env = env, .member = "mounts"}, on_tree);
 	strv_free(env);
 }
@@ -254,9 +260,9 @@ static void fetch_join(struct fetch *f, struct task *t)
 
 static int fetch_spawn(struct fetch *f, struct task *t, struct err *e)
 {
-	auto_free char *dir = xasprintf("%s/%s", f->g->skep_home, f->repo), *url = xstrdup(t->url);
+	auto_free char *dir = xasprintf("%s/%s", f->g->skep_home, f->repo);
 	char a0[] = "skep-repo", a1[] = "fetch", a2[] = "--url", a4[] = "--into", a6[] = "--ref";
-	char *argv[] = {a0, a1, a2, url, a4, dir, *f->ref ? a6 : NULL, f->ref, NULL}, **env = git_env(t);
+	char *argv[] = {a0, a1, a2, url_arg, a4, dir, *f->ref ? a6 : NULL, f->ref, NULL}, **env = git_env(t);
 	struct child_spec spec = {.program = "skep-repo", .argv = argv, .env = env, .out_max = 1 << 20};
 	struct child *c = child_start(f->g, &spec, on_fetched, f, e);
 	strv_free(env);

@@ -186,6 +186,7 @@ int gitstate_read(const char *base, struct gitstate *out, struct err *e)
 		s.young = true; // it may be mended on the other side
 		if (fmt_to(s.why, sizeof s.why, "%s", why.msg))
 			s.why[0] = 0;
+		make_key(&s, 0);
 	}
 	if (rc > 0) {
 		s.git = true;

@@ -19,7 +19,7 @@ struct gitwatch; // one path and what stat said
 struct gitstate {
 	bool git;	      // there is a repository that is followed; see why
 	char why[504];	      // "" or the reason for which a .git that is there is not followed
-	char key[SHA256_HEX]; // "" when there is no repository
+	char key[SHA256_HEX]; // "" when there is no .git; one that is not followed has one, too
 	struct gitwatch *watch;
 	size_t n, cap;
 	bool young;   // changed too short ago for times to tell

@@ -177,8 +177,6 @@ static int check(const struct repo_args *a, struct err *e)
 {
 	if (!gitref_is_id(a->commit, 40) && !gitref_is_id(a->commit, 64))
 		return err_set(e, ERR_INVALID, "--commit wants a full commit id");
-	if (a->ref && !gitref_is_name(a->ref) && strcmp(a->ref, a->commit))
-		return err_set(e, ERR_INVALID, "--ref wants a full ref name, as fetch gives it");
 	auto_git struct git_run g;
 	auto_free char *spec = xasprintf("%s^{commit}", a->commit);
 	git_init(&g, GIT_ALONE, a->repo);
@@ -188,13 +186,37 @@ static int check(const struct repo_args *a, struct err *e)
 	return g.status ? err_set(e, ERR_NOT_FOUND, "%s has no commit %s; fetch it first", a->repo, a->commit) : 0;
 }
 
+// The branch to be on: the one that is named, or the remote's default. NULL: none, HEAD is detached.
+static char *branch_of(const struct repo_args *a)
+{
+	struct err e;
+	auto_buf struct buf b = BUF_INIT(2048);
+	auto_free char *file = xasprintf("%s/HEAD", a->repo),
+		       *full = a->ref ? xasprintf("refs/heads/%s", a->ref) : NULL;
+	if (a->ref && str_has_prefix(a->ref, "refs/"))
+		return gitref_is_name(a->ref) ? xstrdup(a->ref) : NULL;
+	if (full) {
+		auto_git struct git_run g;
+		git_init(&g, GIT_ALONE, a->repo);
+		git_args(&g, "show-ref", "--verify", "--quiet", full, NULL);
+		return gitref_is_name(full) && !git_start(&g, &e) && !g.status ? take(&full) : NULL;
+	}
+	if (fs_read(AT_FDCWD, file, &b, &e))
+		return NULL;
+	while (b.n && b.p[b.n - 1] == '\n')
+		b.p[--b.n] = 0;
+	const char *head = buf_cstr(&b);
+	return str_has_prefix(head, "ref: ") && gitref_is_name(head + 5) ? xstrdup(head + 5) : NULL;
+}
+
 int repo_checkout(const struct repo_args *a, struct buf *out, struct err *e)
 {
 	struct tree t = {.args = a, .dir.fd = -1};
-	if (a->url && repo_url_parse(a->url, &t.url, e))
+	if (a->url && repo_read_url(a->url, &t.url, e))
 		return -1;
+	auto_free char *branch = branch_of(a);
 	struct checkout c = {
-		.repo = a->repo, .commit = a->commit, .ref = a->ref, .url = t.url.clean, .git = ".git", .path = ""};
+		.repo = a->repo, .commit = a->commit, .ref = branch, .url = t.url.clean, .git = ".git", .path = ""};
 	int rc = check(a, e) ? -1 : repo_dir_begin(a->into, &t.dir, e);
 	if (!rc)
 		rc = repo_read_result(a->into, out, e);

@@ -306,11 +306,15 @@ int repo_mirror(const struct repo_url *u, const char *into, const char *ref, str
 	return rc;
 }
 
-static int read_url(const struct repo_args *a, struct repo_url *u, struct err *e)
+int repo_read_url(const char *arg, struct repo_url *u, struct err *e)
 {
 	auto_buf struct buf b = BUF_INIT(4096);
-	if (strcmp(a->url, "-"))
-		return repo_url_parse(a->url, u, e);
+	if (arg[0] == '@') {
+		const char *value = getenv(arg + 1);
+		return value ? repo_url_parse(value, u, e) : err_set(e, ERR_INVALID, "no variable %s", arg + 1);
+	}
+	if (strcmp(arg, "-"))
+		return repo_url_parse(arg, u, e);
 	if (fs_read_fd(STDIN_FILENO, &b, e))
 		return -1;
 	while (b.n && b.p[b.n - 1] == '\n')
@@ -326,7 +330,7 @@ int repo_fetch(const struct repo_args *a, struct buf *out, struct err *e)
 	struct repo_url u;
 	struct fetched f;
 	struct jsonw w = {.b = out};
-	if (read_url(a, &u, e))
+	if (repo_read_url(a->url, &u, e))
 		return -1;
 	int rc = repo_mirror(&u, a->into, a->ref, &f, e);
 	repo_url_done(&u);

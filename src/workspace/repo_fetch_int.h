@@ -14,6 +14,9 @@ struct fetched {
 int repo_mirror(const struct repo_url *u, const char *into, const char *ref, struct fetched *out,
 		struct err *e) MUST_USE;
 void fetched_done(struct fetched *f);
+// The URL as a caller gives it; one with a password by "-" (standard input) or "@NAME" (a variable), since everybody
+// can read arguments.
+int repo_read_url(const char *arg, struct repo_url *u, struct err *e) MUST_USE;
 
 // repo_remote.c: a run of git that talks to u, and what its complaints mean.
 void remote_init(struct git_run *g, const struct repo_url *u, const char *dir, int lock);

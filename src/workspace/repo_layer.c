@@ -31,6 +31,7 @@ void repo_print_layer(struct jsonw *w, const struct gitlayer *l)
 
 static void print(struct buf *out, const struct gitstate *s, const struct gitlayer *l)
 {
+	char *none[] = {NULL};
 	struct jsonw w = {.b = out};
 	jw_open(&w, '{');
 	jw_kbool(&w, "git", s->git);
@@ -39,6 +40,8 @@ static void print(struct buf *out, const struct gitstate *s, const struct gitlay
 		repo_print_layer(&w, l);
 	} else if (s->why[0]) {
 		jw_kstr(&w, "reason", s->why);
+		jw_kstr(&w, "key", s->key);
+		jw_kstrv(&w, "mounts", none);
 	}
 	jw_close(&w, '}');
 }

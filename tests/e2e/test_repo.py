@@ -294,6 +294,9 @@ def test_checkout(bench):
     c.sh("git checkout -q side && git checkout -q main && echo x > x && git add x && git commit -qm x && git rebase -q side && git stash list && git gc -q --prune=now && git repack -adq && git fsck")
     assert tree_of(t) == before and tree_of(f"{t}.git") == mirror
     assert bench.ok("checkout", repo=f"{t}.git", commit=result["head"], into=t) == result
+    short = bench.ok("checkout", repo=f"{t}.git", commit=result["head"], into=bench.path("short"), url="@THE_URL", ref="side", env={"THE_URL": f"https://u:secret@example.org{d}"})
+    assert short["branch"] == "side" and "secret" not in read(f"{bench.path('short')}/git/ws/.git/config")
+    assert bench.ok("checkout", repo=f"{t}.git", commit=result["head"], into=bench.path("plain"))["branch"] == "main"
     detached, t2 = tree(bench, d, "other", ref=result["head"])
     assert "branch" not in detached and bench.cell(f"{t2}/files", detached, f"{t2}/git").sh("git symbolic-ref -q HEAD || git status --porcelain") == ""
 

@@ -127,6 +127,7 @@ static void without_a_repository(void **state)
 	assert_int_equal(gitstate_read(dir, &s, &e), 0); // a .git that is none
 	assert_false(s.git);
 	assert_non_null(strstr(s.why, "HEAD"));
+	assert_int_equal(strlen(s.key), SHA256_HEX - 1); // it has to be hidden
 	gitstate_done(&s);
 	assert_int_equal(gitstate_read("/nowhere/at/all", &s, &e), -1);
 }
