@@ -278,7 +278,8 @@ static int by_path(const void *a, const void *b)
 static void drop_doubles(struct review *r)
 {
 	size_t to = 0;
-	qsort(r->v, r->n, sizeof(struct change *), by_path);
+	if (r->n)
+		qsort(r->v, r->n, sizeof(struct change *), by_path);
 	for (size_t i = 0; i < r->n; i++) {
 		struct change *last = to ? r->v[to - 1] : NULL, *c = r->v[i];
 		if (last && !strcmp(last->path, c->path) && last->kind == c->kind)
@@ -384,7 +385,6 @@ struct change *review_find(const struct review *r, const char *path)
 
 void change_add_risk(struct change *c, const char *flag, const char *fmt, ...)
 {
-	auto_buf struct buf b = BUF_INIT(4096);
 	char *reason = NULL;
 	va_list ap;
 	va_start(ap, fmt);

@@ -352,7 +352,8 @@ static int by_base(const void *a, const void *b)
 static int make_base(struct making *m)
 {
 	struct txn *t = m->t;
-	qsort(t->base, t->n_base, sizeof *t->base, by_base);
+	if (t->n_base)
+		qsort(t->base, t->n_base, sizeof *t->base, by_base);
 	struct shadow_update *v = xcalloc(t->n_base + 1, sizeof *v);
 	for (size_t i = 0; i < t->n_base; i++) {
 		v[i] = (struct shadow_update){.path = t->base[i].path, .mode = t->base[i].after.mode};

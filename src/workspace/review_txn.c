@@ -127,6 +127,8 @@ int txn_plan(struct txn_env *env, struct txn *t, struct err *e)
 	t->dev = st.st_dev;
 	t->ino = st.st_ino;
 	t->time_ms = clock_unix_ms();
+	if (!t->n)
+		return 0; // only P moves
 	qsort(t->v, t->n, sizeof *t->v, by_step);
 	for (size_t i = 0, n = t->n; i < n; i++)
 		if (t->v[i].kind == OP_PUT || t->v[i].kind == OP_MKDIR) {
