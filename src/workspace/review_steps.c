@@ -167,7 +167,7 @@ static int check_taken(struct review *r, const struct apply_spec *a, struct appl
 				       (unsigned long long)COPY_FILE_MAX);
 		if (c->n_risks && !is_accepted(a, c) && ++risky)
 			refusal_add(why, c->path, "%s: %s", c->risks[0].flag, c->risks[0].reason);
-		if (!hits_conflict(c) || (a->conflicts == CONFLICTS_MARKERS && takes_markers(c)))
+		if (a->from_base || !hits_conflict(c) || (a->conflicts == CONFLICTS_MARKERS && takes_markers(c)))
 			continue;
 		if (a->conflicts == CONFLICTS_SKIP) {
 			leave_out(c, out);

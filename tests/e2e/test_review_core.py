@@ -153,6 +153,34 @@ def test_mail_is_taken_by_git_am(rv, tmp_path):
     assert e.value.kind == "invalid"
 
 
+def test_export_as_a_commit(rv):
+    """On the commit the sandbox began with; the host's dirty files and later edits stay out of it."""
+    put(rv.host, "a", lines(20))
+    put(rv.host, "gone", "1\n")
+    put(rv.host, "dirty", "1\n")
+    git("add", "-A", cwd=rv.host)
+    git("commit", "-q", "-m", "first", cwd=rv.host)
+    head = git("rev-parse", "HEAD", cwd=rv.host).decode().strip()
+    put(rv.host, "dirty", "2\n")
+    rv.pin(commit=False)
+    put(rv.host, "a", lines(20).replace("line 9", "host"))
+    put(rv.box, "a", lines(20).replace("line 9", "agent"))
+    os.unlink(f"{rv.box}/gone")
+    put(rv.box, "sub/new", "n\n", 0o755)
+    rv.collect()
+    answer = rv.call("export", parent=head, author="A", email="a@b", subject="Do it", message="Why.")[-1]
+    git("fetch", "-q", rv.shadow, "refs/skep/export:refs/heads/taken", cwd=rv.host)
+    assert git("rev-parse", "taken", "taken^", cwd=rv.host).decode().split() == [answer["commit"], head]
+    assert git("diff", "--name-status", "taken^", "taken", cwd=rv.host).decode() == "M\ta\nD\tgone\nA\tsub/new\n"
+    assert git("show", "taken:a", cwd=rv.host).decode() == lines(20).replace("line 9", "agent")
+    assert git("log", "-1", "--format=%an <%ae>|%B", "taken", cwd=rv.host).decode() == "A <a@b>|Do it\n\nWhy.\n\n"
+    git("fsck", "--strict", cwd=rv.host)
+    for kw in ({"parent": "HEAD"}, {"parent": head, "author": "x <y>"}):
+        with pytest.raises(Failed) as e:
+            rv.call("export", **kw)
+        assert e.value.kind == "invalid"
+
+
 def test_hunk_by_hunk(rv):
     """Every hunk by its id, in random order, one apply each: the same tree as all at once."""
     rng = random.Random(SEED + 1)
