@@ -255,6 +255,24 @@ static int do_diff(struct review_request *q, struct refusal *why, struct err *e)
 	return rc;
 }
 
+static int print_commit(struct review *r, const struct mail *m, const char *parent, struct err *e)
+{
+	auto_buf struct buf b = BUF_INIT(1 << 10);
+	struct jsonw w = {.b = &b};
+	uint8_t commit[SHADOW_OID], tree[SHADOW_OID];
+	char hex[41];
+	if (mail_commit(r, m, parent, commit, tree, e))
+		return -1;
+	jw_open(&w, '{');
+	shadow_hex(commit, hex);
+	jw_kstr(&w, "commit", hex);
+	jw_kstr(&w, "parent", parent);
+	shadow_hex(tree, hex);
+	jw_kstr(&w, "tree", hex);
+	jw_close(&w, '}');
+	return print_line(&b, e);
+}
+
 static int print_mail(struct review *r, struct review_request *q, struct err *e)
 {
 	auto_buf struct buf b = BUF_INIT(LINE_MAX_OUT);
@@ -265,7 +283,11 @@ static int print_mail(struct review *r, struct review_request *q, struct err *e)
 		.message = q->message,
 		.date = q->date ? q->date : clock_unix_ms() / 1000,
 	};
-	if (choose(r, q, e) || mail_head(r, &m, &b, e) || print(&b, e))
+	if (choose(r, q, e))
+		return -1;
+	if (q->parent)
+		return print_commit(r, &m, q->parent, e);
+	if (mail_head(r, &m, &b, e) || print(&b, e))
 		return -1;
 	for (size_t i = 0; i < r->n; i++)
 		if (change_is_taken(r->v[i]) && (change_patch(r, r->v[i], 3, true, &b, e) || print(&b, e)))
@@ -278,7 +300,7 @@ static int do_export(struct review_request *q, struct refusal *why, struct err *
 {
 	struct review r;
 	(void)why;
-	raw_output = true;
+	raw_output = !q->parent;
 	if (review_open(&q->spec, &r, e))
 		return -1;
 	int rc = print_mail(&r, q, e);

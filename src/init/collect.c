@@ -49,7 +49,8 @@ int collect_keep(int from)
 	kept = *layers;
 	fds[0] = layers->layer;
 	fds[1] = layers->base;
-	memcpy(fds + 2, layers->lowers, (size_t)layers->n_lowers * sizeof *fds);
+	for (int i = 0; i < layers->n_lowers; i++)
+		fds[2 + i] = layers->lowers[i];
 	int end = move_down(fds, layers->n_lowers + 2, from);
 	if (end < 0)
 		return from;

@@ -20,6 +20,7 @@ struct apply_spec {
 	char **accept; // paths whose risks were seen; borrowed
 	enum conflicts conflicts;
 	const char *to; // another directory than the sandbox's own; NULL = its own
+	bool from_base; // only P + set is wanted: how the host stands does not count
 	uint32_t umask;
 };
 

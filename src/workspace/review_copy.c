@@ -162,7 +162,8 @@ static int by_path(const void *a, const void *b)
 static int check_list(struct collector *c)
 {
 	size_t to = 0;
-	qsort(c->v, c->n, sizeof *c->v, by_path);
+	if (c->n)
+		qsort(c->v, c->n, sizeof *c->v, by_path);
 	for (size_t i = 0; i < c->n; i++) {
 		struct copy_entry *en = &c->v[i], *last = to ? &c->v[to - 1] : NULL;
 		if (last && en->kind == 'g' && last->kind == 'g' && !strcmp(en->path, last->path)) {

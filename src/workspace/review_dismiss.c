@@ -2,7 +2,9 @@
 // Dismiss: S := P + rest, told to init as a stream in which each new content stands behind what must be there now.
 #include "workspace/review_apply.h"
 
+#include "base/fs.h"
 #include "base/mem.h"
+#include <fcntl.h>
 #include <string.h>
 
 struct writer {
@@ -65,6 +67,24 @@ static int put_back(struct writer *w, struct change *c, const struct texts *t)
 	return put_expect(w, c) || put_side(w, c->path, lost ? &c->h : &c->p, lost ? t->h : t->p, lost ? t->h_n : t->p_n) ? -1 : 0;
 }
 
+// Directories that only the sandbox has go with the last file in them; one that is not empty stays.
+static int put_new_parents(struct writer *w, const struct change *c)
+{
+	auto_free char *dir = xstrdup(c->path);
+	for (char *slash; (slash = strrchr(dir, '/'));) {
+		struct shadow_entry en;
+		struct err none;
+		*slash = 0;
+		int found = shadow_lookup(w->r->shadow, w->r->p_tree, dir, &en, w->e);
+		auto_fd int fd = w->r->root < 0 ? -1 : fs_open_beneath(w->r->root, dir, O_PATH | O_NOFOLLOW, 0, &none);
+		if (found || fd >= 0)
+			return found < 0 ? -1 : 0;
+		if (delta_put(w->out, 'x', false, dir, w->e))
+			return -1;
+	}
+	return 0;
+}
+
 static int put_dir(struct writer *w, const struct change *c)
 {
 	(*w->count)++;
@@ -88,6 +108,8 @@ static int put_change(struct writer *w, struct change *c)
 		rc = 0;
 	if (!rc)
 		rc = c->whole || takes_all(c) || from ? put_back(w, c, &t) : put_rest(w, c, &t);
+	if (!rc && c->p.type == SIDE_NONE && c->state != STATE_LOST && (c->whole || from))
+		rc = put_new_parents(w, c);
 	texts_done(&t);
 	return rc;
 }

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "workspace/review_apply.h"
 #include "workspace/review_patch.h"
 #include <string.h>
 #include <time.h>
@@ -56,13 +57,65 @@ static void put_message(struct buf *out, const char *message)
 	}
 }
 
+static int check(const struct mail *m, struct err *e)
+{
+	if (!is_header(m->author) || !is_header(m->email) || !is_header(m->subject) || strpbrk(m->email, "<> ") ||
+	    strpbrk(m->author, "<>") || !*m->author || !*m->subject)
+		return err_set(e, ERR_INVALID, "author, email and subject are one line each, and none of them may be empty");
+	return 0;
+}
+
+static int commit_tree(struct review *r, const uint8_t parent[SHADOW_OID], uint8_t out[SHADOW_OID], struct err *e)
+{
+	struct apply_spec a = {.accept_risk = true, .from_base = true};
+	struct apply_result result = {0};
+	struct refusal why = {0};
+	uint8_t tree[SHADOW_OID];
+	int rc = shadow_commit_tree(r->shadow, parent, tree, e) || review_steps(r, &a, &result.txn, &result, &why, e) ? -1 : 0;
+	struct shadow_update *v = xcalloc(result.txn.n_base + 1, sizeof *v);
+	for (size_t i = 0; i < result.txn.n_base; i++) {
+		v[i] = (struct shadow_update){.path = result.txn.base[i].path, .mode = result.txn.base[i].after.mode};
+		memcpy(v[i].oid, result.txn.base[i].after.oid, SHADOW_OID);
+	}
+	if (!rc)
+		rc = shadow_update(r->shadow, tree, v, result.txn.n_base, out, e);
+	mem_free_ptr(&v);
+	refusal_done(&why);
+	apply_result_done(&result);
+	return rc;
+}
+
+int mail_commit(struct review *r, const struct mail *m, const char *parent, uint8_t out[SHADOW_OID], uint8_t out_tree[SHADOW_OID],
+		struct err *e)
+{
+	auto_buf struct buf b = BUF_INIT(16u << 20);
+	uint8_t on[SHADOW_OID];
+	char hex[41];
+	if (strlen(parent) != 40 || shadow_unhex(parent, on))
+		return err_set(e, ERR_INVALID, "\"parent\" is no commit id");
+	if (check(m, e) || commit_tree(r, on, out_tree, e))
+		return -1;
+	shadow_hex(out_tree, hex);
+	buf_fmt(&b, "tree %s\nparent %s\n", hex, parent);
+	for (int i = 0; i < 2; i++)
+		buf_fmt(&b, "%s %s <%s> %llu +0000\n", i ? "committer" : "author", m->author, m->email, (unsigned long long)m->date);
+	buf_fmt(&b, "\n%s\n", m->subject);
+	if (m->message && *m->message)
+		buf_fmt(&b, "\n%s%s", m->message, str_has_suffix(m->message, "\n") ? "" : "\n");
+	if (b.overflow)
+		return err_set(e, ERR_LIMIT, "the message is too long");
+	if (shadow_write_commit(r->shadow, b.p, b.n, out, e) || shadow_sync(r->shadow, e))
+		return -1;
+	return shadow_ref_set(r->shadow, "refs/skep/export", out, e);
+}
+
 int mail_head(const struct review *r, const struct mail *m, struct buf *out, struct err *e)
 {
 	char date[64];
 	struct tm tm;
 	time_t at = (time_t)m->date;
-	if (!is_header(m->author) || !is_header(m->email) || !is_header(m->subject) || strpbrk(m->email, "<> ") || !*m->subject)
-		return err_set(e, ERR_INVALID, "author, email and subject are one line each, and a subject is needed");
+	if (check(m, e))
+		return -1;
 	if (!gmtime_r(&at, &tm) || !strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S +0000", &tm))
 		return err_set(e, ERR_INVALID, "no such date");
 	buf_str(out, "From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001\nFrom: ");

@@ -191,8 +191,7 @@ static int move_aside(struct txn_env *env, const struct names *n, const struct o
 	return move_free(n->temp_dir, n->temp, n->dir, n->name, op, &back) ? err_wrap(e, "%s", back.msg) : -1;
 }
 
-// perm 0: what the caller's umask leaves.
-static int make_dir(struct txn_env *env, const struct names *n, const struct op *op, uint32_t perm, struct err *e)
+static int make_dir(const struct names *n, const struct op *op, uint32_t perm, struct err *e)
 {
 	struct stat st;
 	if (mkdirat(n->dir, n->name, 0700)) {
@@ -205,7 +204,7 @@ static int make_dir(struct txn_env *env, const struct names *n, const struct op 
 	auto_fd int fd = fs_open_beneath(n->dir, n->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, e);
 	if (fd < 0 || give_away(op, n->dir, fd, e))
 		return -1;
-	return fchmod(fd, perm ? perm : 0777 & ~env->umask) ? err_sys(e, "mode of %.200s", op->path) : 0;
+	return fchmod(fd, perm ? perm : 0755) ? err_sys(e, "mode of %.200s", op->path) : 0;
 }
 
 static int remove_dir(const struct names *n, const struct op *op, struct err *e)
@@ -233,7 +232,7 @@ int op_forward(struct txn_env *env, struct op *op, struct err *e)
 			rc = remove_dir(&n, op, e);
 			break;
 		case OP_MKDIR:
-			rc = make_dir(env, &n, op, op->now.perm, e);
+			rc = make_dir(&n, op, op->now.perm, e);
 			break;
 		case OP_PUT:
 			rc = op->old.type == SIDE_NONE ? put_new(env, &n, op, e) : put_over(env, &n, op, e);
@@ -297,7 +296,7 @@ int op_back(struct txn_env *env, struct op *op, struct err *e)
 			rc = back_rm(env, &n, op, e);
 			break;
 		case OP_RMDIR:
-			rc = make_dir(env, &n, op, op->old.perm, e);
+			rc = make_dir(&n, op, op->old.perm, e);
 			break;
 		case OP_MKDIR:
 			if (unlinkat(n.dir, n.name, AT_REMOVEDIR) && errno != ENOENT && errno != ENOTEMPTY && errno != ENOTDIR)

@@ -105,7 +105,10 @@ static int by_content(const void *a, const void *b)
 {
 	const struct change *x = *(struct change *const *)a, *y = *(struct change *const *)b;
 	const struct side *xs = x->kind == CHANGE_DELETE ? &x->p : &x->s, *ys = y->kind == CHANGE_DELETE ? &y->p : &y->s;
+	const char *xn = strrchr(x->path, '/'), *yn = strrchr(y->path, '/');
 	int d = memcmp(xs->oid, ys->oid, SHADOW_OID);
+	if (!d) // of several equal ones those with the same name belong together
+		d = strcmp(xn ? xn + 1 : x->path, yn ? yn + 1 : y->path);
 	return d ? d : review_path_cmp(x->path, y->path);
 }
 

@@ -107,6 +107,7 @@ static int get_wishes(const json_t *o, struct review_request *r, struct err *e)
 	r->context = text ? (int)context : -1;
 	return json_get_str(o, "author", &r->author, e) || json_get_str(o, "email", &r->email, e) ||
 	       json_get_str(o, "subject", &r->subject, e) || json_get_str(o, "message", &r->message, e) ||
+	       json_get_str(o, "parent", &r->parent, e) ||
 	       json_get_u64(o, "date", &r->date, e);
 }
 
@@ -114,7 +115,7 @@ int review_request_read(const char *p, size_t n, struct review_request *r, struc
 {
 	static const char *const known[] = {"ignored", "shadow", "target", "base", "log",	"out",	  "to",	     "dev",	"ino",	  "t0",	      "umask",
 					    "format", "conflicts", "context", "text", "digest", "accept_risk", "accept", "accept_b64",
-					    "set",    "author",	 "email", "subject", "message", "date", NULL};
+					    "set",    "author",	 "email", "subject", "message", "date", "parent", NULL};
 	*r = (struct review_request){.spec.renames = true, .spec.risks = true, .context = 3};
 	r->json = json_read(p, n, e);
 	if (r->json && json_is_object(r->json) && !json_only(r->json, known, e) && !get_places(r->json, r, e) &&

@@ -13,7 +13,7 @@ struct review_request {
 	const char *log, *out;
 	enum review_format format;
 	int context; // of patches (3), and of hunks' text in JSON (-1: no text)
-	const char *author, *email, *subject, *message;
+	const char *author, *email, *subject, *message, *parent;
 	uint64_t date; // seconds since 1970; 0 = now
 };
 

@@ -278,7 +278,8 @@ static int by_path(const void *a, const void *b)
 static void drop_doubles(struct review *r)
 {
 	size_t to = 0;
-	qsort(r->v, r->n, sizeof(struct change *), by_path);
+	if (r->n)
+		qsort(r->v, r->n, sizeof(struct change *), by_path);
 	for (size_t i = 0; i < r->n; i++) {
 		struct change *last = to ? r->v[to - 1] : NULL, *c = r->v[i];
 		if (last && !strcmp(last->path, c->path) && last->kind == c->kind)

@@ -122,14 +122,19 @@ int shadow_base(struct shadow *s, uint8_t out[SHADOW_OID], struct err *e)
 	return rc ? -1 : 0;
 }
 
-int shadow_base_set(struct shadow *s, const uint8_t oid[SHADOW_OID], struct err *e)
+int shadow_ref_set(struct shadow *s, const char *ref, const uint8_t oid[SHADOW_OID], struct err *e)
 {
 	char line[42];
 	shadow_hex(oid, line);
 	line[40] = '\n';
 	if (fs_mkdirs(s->dir, "refs/skep", 0700, e))
 		return -1;
-	return fs_replace(s->dir, "refs/skep/p", line, 41, 0600, e);
+	return fs_replace(s->dir, ref, line, 41, 0600, e);
+}
+
+int shadow_base_set(struct shadow *s, const uint8_t oid[SHADOW_OID], struct err *e)
+{
+	return shadow_ref_set(s, "refs/skep/p", oid, e);
 }
 
 static int tree_of(struct shadow *s, const uint8_t raw[SHADOW_OID], git_tree **out, struct err *e)
@@ -306,15 +311,37 @@ void shadow_bytes_done(struct shadow_bytes *b)
 	*b = (struct shadow_bytes){0};
 }
 
-int shadow_write(struct shadow *s, const void *p, size_t n, uint8_t out[SHADOW_OID], struct err *e)
+int shadow_commit_tree(struct shadow *s, const uint8_t commit[SHADOW_OID], uint8_t out[SHADOW_OID], struct err *e)
+{
+	git_commit *c = NULL;
+	git_oid id = oid_of(commit);
+	int rc = git_commit_lookup(&c, s->repo, &id);
+	if (rc)
+		return git_fails(e, rc, "read the commit to build on");
+	memcpy(out, git_commit_tree_id(c)->id, SHADOW_OID);
+	git_commit_free(c);
+	return 0;
+}
+
+static int write_object(struct shadow *s, const void *p, size_t n, git_object_t type, uint8_t out[SHADOW_OID], struct err *e)
 {
 	git_oid id;
-	int rc = git_odb_write(&id, s->odb, p, n, GIT_OBJECT_BLOB);
+	int rc = git_odb_write(&id, s->odb, p, n, type);
 	if (rc)
 		return git_fails(e, rc, "keep an object");
 	note_written(s, &id);
 	memcpy(out, id.id, SHADOW_OID);
 	return 0;
+}
+
+int shadow_write(struct shadow *s, const void *p, size_t n, uint8_t out[SHADOW_OID], struct err *e)
+{
+	return write_object(s, p, n, GIT_OBJECT_BLOB, out, e);
+}
+
+int shadow_write_commit(struct shadow *s, const char *text, size_t n, uint8_t out[SHADOW_OID], struct err *e)
+{
+	return write_object(s, text, n, GIT_OBJECT_COMMIT, out, e);
 }
 
 void shadow_hash(const void *p, size_t n, uint8_t out[SHADOW_OID])

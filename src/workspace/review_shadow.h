@@ -48,6 +48,10 @@ int shadow_read(struct shadow *s, const uint8_t oid[SHADOW_OID], struct shadow_b
 void shadow_bytes_done(struct shadow_bytes *b);
 int shadow_write(struct shadow *s, const void *p, size_t n, uint8_t out[SHADOW_OID], struct err *e) MUST_USE;
 int shadow_empty_tree(struct shadow *s, uint8_t out[SHADOW_OID], struct err *e) MUST_USE;
+// The tree of a commit. INVALID when it is none, NOT_FOUND when it is not to be had.
+int shadow_commit_tree(struct shadow *s, const uint8_t commit[SHADOW_OID], uint8_t out[SHADOW_OID], struct err *e) MUST_USE;
+int shadow_write_commit(struct shadow *s, const char *text, size_t n, uint8_t out[SHADOW_OID], struct err *e) MUST_USE;
+int shadow_ref_set(struct shadow *s, const char *ref, const uint8_t oid[SHADOW_OID], struct err *e) MUST_USE; // refs/skep/…, durable
 void shadow_hash(const void *p, size_t n, uint8_t out[SHADOW_OID]); // of a blob with these bytes
 int shadow_sync(struct shadow *s, struct err *e) MUST_USE; // everything written is on disk
 void shadow_hex(const uint8_t oid[SHADOW_OID], char out[41]);

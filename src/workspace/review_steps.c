@@ -167,7 +167,7 @@ static int check_taken(struct review *r, const struct apply_spec *a, struct appl
 				       (unsigned long long)COPY_FILE_MAX);
 		if (c->n_risks && !is_accepted(a, c) && ++risky)
 			refusal_add(why, c->path, "%s: %s", c->risks[0].flag, c->risks[0].reason);
-		if (!hits_conflict(c) || (a->conflicts == CONFLICTS_MARKERS && takes_markers(c)))
+		if (a->from_base || !hits_conflict(c) || (a->conflicts == CONFLICTS_MARKERS && takes_markers(c)))
 			continue;
 		if (a->conflicts == CONFLICTS_SKIP) {
 			leave_out(c, out);
@@ -352,7 +352,8 @@ static int by_base(const void *a, const void *b)
 static int make_base(struct making *m)
 {
 	struct txn *t = m->t;
-	qsort(t->base, t->n_base, sizeof *t->base, by_base);
+	if (t->n_base)
+		qsort(t->base, t->n_base, sizeof *t->base, by_base);
 	struct shadow_update *v = xcalloc(t->n_base + 1, sizeof *v);
 	for (size_t i = 0; i < t->n_base; i++) {
 		v[i] = (struct shadow_update){.path = t->base[i].path, .mode = t->base[i].after.mode};

@@ -127,6 +127,8 @@ int txn_plan(struct txn_env *env, struct txn *t, struct err *e)
 	t->dev = st.st_dev;
 	t->ino = st.st_ino;
 	t->time_ms = clock_unix_ms();
+	if (!t->n)
+		return 0; // only P moves
 	qsort(t->v, t->n, sizeof *t->v, by_step);
 	for (size_t i = 0, n = t->n; i < n; i++)
 		if (t->v[i].kind == OP_PUT || t->v[i].kind == OP_MKDIR) {
@@ -135,9 +137,12 @@ int txn_plan(struct txn_env *env, struct txn *t, struct err *e)
 		}
 	qsort(t->v, t->n, sizeof *t->v, by_step);
 	note_dir_modes(env, t);
-	for (size_t i = 0; i < t->n; i++)
+	for (size_t i = 0; i < t->n; i++) {
 		if (t->v[i].kind == OP_PUT || t->v[i].kind == OP_RM)
 			t->v[i].temp = temp_name(env, t, i, &t->v[i]);
+		if (t->v[i].kind == OP_MKDIR && !t->v[i].now.perm)
+			t->v[i].now.perm = 0777 & ~env->umask;
+	}
 	return 0;
 }
 
@@ -338,7 +343,7 @@ int txn_recover(int log, struct shadow *s, enum txn_recovered *out, struct err *
 		return e->kind == ERR_NOT_FOUND ? 0 : -1;
 	struct err none;
 	auto_fd int root = fs_open(AT_FDCWD, t.target, O_RDONLY | O_DIRECTORY, 0, &none);
-	struct txn_env env = {.root = root, .log = log, .shadow = s, .umask = 022};
+	struct txn_env env = {.root = root, .log = log, .shadow = s};
 	int rc = read_phase(log, t.id, phase, e);
 	if (!rc && (root < 0 || fstat(root, &st) || st.st_ino != t.ino)) {
 		// The directory it was for is not there any more, and with it all that was half done.

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """skep-review on files: collect, diff, apply, undo, dismiss, recovery, against git and a plain model."""
-import json
 import os
 import random
 import shutil
 import signal
-import subprocess
+import tempfile
 import threading
 import time
 
@@ -17,6 +16,16 @@ SEED = int(os.environ.get("SKEP_TEST_SEED", "20"))
 
 @pytest.fixture
 def rv(tmp_path):
+    """In memory where there is room: what is tested is order, not how long a disk takes to sync."""
+    if not os.path.isdir("/dev/shm") or os.statvfs("/dev/shm").f_bavail * os.statvfs("/dev/shm").f_frsize < 1 << 28:
+        yield Review(tmp_path)
+        return
+    with tempfile.TemporaryDirectory(prefix="skep-review-", dir="/dev/shm") as top:
+        yield Review(top)
+
+
+@pytest.fixture
+def rv_disk(tmp_path):
     return Review(tmp_path)
 
 
@@ -102,9 +111,9 @@ def change(rv, rng, edits):
     put(rv.box, b"names/new \xe9", rng.randbytes(300))
 
 
-def test_round_trip(rv, tmp_path):
+def test_round_trip(rv_disk, tmp_path):
     """The patch, applied by git to a clean clone, and apply itself, give the sandbox's tree, byte for byte."""
-    rng = random.Random(SEED)
+    rv, rng = rv_disk, random.Random(SEED)
     fill(rv, rng, 120)
     rv.pin()
     change(rv, rng, 60)
@@ -142,6 +151,34 @@ def test_mail_is_taken_by_git_am(rv, tmp_path):
     with pytest.raises(Failed) as e:
         rv.raw("export", subject="two\nlines")
     assert e.value.kind == "invalid"
+
+
+def test_export_as_a_commit(rv):
+    """On the commit the sandbox began with; the host's dirty files and later edits stay out of it."""
+    put(rv.host, "a", lines(20))
+    put(rv.host, "gone", "1\n")
+    put(rv.host, "dirty", "1\n")
+    git("add", "-A", cwd=rv.host)
+    git("commit", "-q", "-m", "first", cwd=rv.host)
+    head = git("rev-parse", "HEAD", cwd=rv.host).decode().strip()
+    put(rv.host, "dirty", "2\n")
+    rv.pin(commit=False)
+    put(rv.host, "a", lines(20).replace("line 9", "host"))
+    put(rv.box, "a", lines(20).replace("line 9", "agent"))
+    os.unlink(f"{rv.box}/gone")
+    put(rv.box, "sub/new", "n\n", 0o755)
+    rv.collect()
+    answer = rv.call("export", parent=head, author="A", email="a@b", subject="Do it", message="Why.")[-1]
+    git("fetch", "-q", rv.shadow, "refs/skep/export:refs/heads/taken", cwd=rv.host)
+    assert git("rev-parse", "taken", "taken^", cwd=rv.host).decode().split() == [answer["commit"], head]
+    assert git("diff", "--name-status", "taken^", "taken", cwd=rv.host).decode() == "M\ta\nD\tgone\nA\tsub/new\n"
+    assert git("show", "taken:a", cwd=rv.host).decode() == lines(20).replace("line 9", "agent")
+    assert git("log", "-1", "--format=%an <%ae>|%B", "taken", cwd=rv.host).decode() == "A <a@b>|Do it\n\nWhy.\n\n"
+    git("fsck", "--strict", cwd=rv.host)
+    for kw in ({"parent": "HEAD"}, {"parent": head, "author": "x <y>"}):
+        with pytest.raises(Failed) as e:
+            rv.call("export", **kw)
+        assert e.value.kind == "invalid"
 
 
 def test_hunk_by_hunk(rv):
@@ -802,6 +839,11 @@ def test_dismiss(rv, tmp_path):
         b"a": ("f", False, lines(60).encode()), b"gone": ("f", False, b"1\n"), b"mv": ("f", False, lines(30).encode()),
         b"moved": ("x", False, b""), b"new": ("x", False, b"")}
     assert told[b"gone"][0][0] == "x" and told[b"new"][0][0] == "f"
+    put(rv.box, "x/y/z", "1\n")
+    rv.collect()
+    rv.call("dismiss", set={"paths": ["x"]}, out=out)
+    with open(out, "rb") as f:
+        assert list(read_stream(f.read())) == [b"x/y/z", b"x/y", b"x"]  # and the directories that only it needed
     with pytest.raises(Failed) as e:
         rv.call("dismiss", set={"all": True}, out=out, digest="0" * 64)
     assert e.value.kind == "conflict"
