@@ -14,7 +14,7 @@ from kit import ROOT, Result, proc_start, proc_state, wait_for
 def points():
     d = os.path.abspath(os.environ.get("SKEP_BUILD", os.path.join(ROOT, "build/release")))
     p = subprocess.run([f"{d}/skepd", "--faults"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=10, check=True)
-    return [x for x in p.stdout.decode().split() if x.split(".")[0] in ("seal", "rollback", "fork", "layer", "store")]
+    return [x for x in p.stdout.decode().split() if x.split(".")[0] in ("seal", "rollback", "fork", "layer")]
 
 
 UNSEEN = {"layer.sync", "layer.clear"}  # that a layer is not on the disk yet is told later

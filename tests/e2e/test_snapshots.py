@@ -152,7 +152,7 @@ def test_fork_from_an_earlier_moment(home, skep, project):
 def test_running_processes_go_on(home, skep, project):
     """They are frozen for the copy, which is one moment, and are not even told."""
     sid = home.new()
-    loop = "i=0; while :; do i=$((i+1)); echo $i > a; echo $i > b; sleep 0.01; done"
+    loop = "i=0; while :; do i=$((i+1)); echo $i > t; mv t a; echo $i > t; mv t b; sleep 0.01; done"
     xid = skep("exec", "-d", sid, "--", "sh", "-c", loop).ok().line
     wait_for(lambda: sh(home, sid, "test -s b && echo yes || true") == "yes")
     for name in ("one", "two"):
@@ -165,7 +165,7 @@ def test_running_processes_go_on(home, skep, project):
     assert a - 1 <= b <= a
     now = int(sh(home, sid, "cat b"))
     skep("rollback", sid, "two").ok()
-    assert not find_procs("i=$((i+1)); echo $i > a")
+    assert not find_procs("i=$((i+1)); echo $i > t")
     assert a < int(sh(home, sid, "cat a")) < now + 1000
 
 
