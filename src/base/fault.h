@@ -70,6 +70,7 @@
 	X(REVIEW_BASE, "review.base") \
 	X(REVIEW_CLEAN, "review.clean") \
 	X(REVIEW_END, "review.end") \
+	X(REVIEW_INHERIT, "review.inherit") \
 	// one a line: branches add here
 
 enum fault {

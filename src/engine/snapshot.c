@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Snapshots by name and id, going back to one, letting go of them.
-#include "engine/snap_int.h"
+#include "engine/heritage_int.h"
 
 #include "base/fault.h"
 #include "base/jsonw.h"
@@ -85,9 +85,12 @@ int snap_drop(struct engine *g, struct snap *n, struct err *e)
 			*p = n->next;
 			break;
 		}
+	char of[ID_SIZE];
+	memcpy(of, n->row.sandbox, sizeof of);
 	layers_release(g, n->row.lowers);
 	snapshot_done(&n->row);
 	free(n);
+	heritage_release(g, of);
 	return 0;
 }
 
@@ -168,7 +171,7 @@ static struct snap *target(struct task *t, struct err *e)
 }
 
 // What a snapshot covers comes back: files by its layers, environment, image, and what the base was.
-static int restore(struct sandbox *s, const struct snapshot *n, struct err *e)
+static int restore(struct engine *g, struct sandbox *s, const struct snapshot *n, struct err *e)
 {
 	struct sandbox was = {0};
 	if (sandbox_template_read(&n->template, &was)) {
@@ -182,6 +185,7 @@ static int restore(struct sandbox *s, const struct snapshot *n, struct err *e)
 	free(s->pin);
 	s->pin = take(&was.pin);
 	s->base_pin = was.base_pin;
+	heritage_back(g, s);
 	sandbox_done(&was);
 	strv_free(s->lowers);
 	s->lowers = strv_copy(n->lowers);
@@ -199,7 +203,7 @@ static int go_back(struct box *b, const struct snap *n, struct err *e)
 		strv_free(left);
 		return err_wrap(e, "snapshot %s can not be used", n->row.id);
 	}
-	int rc = fault(FAULT_ROLLBACK_STORE, e) || restore(&b->row, &n->row, e) || store_sandbox_stack(b->g->store, &b->row, e) ||
+	int rc = fault(FAULT_ROLLBACK_STORE, e) || restore(b->g, &b->row, &n->row, e) || store_sandbox_stack(b->g->store, &b->row, e) ||
 				 store_flush(b->g->store, e)
 			 ? -1
 			 : 0;
