@@ -75,6 +75,7 @@
 	X(SETUP_SEAL, "setup.seal") \
 	X(SETUP_KEEP, "setup.keep") \
 	X(SETUP_KEPT, "setup.kept") \
+	X(REVIEW_INHERIT, "review.inherit") \
 	// one a line: branches add here
 
 enum fault {

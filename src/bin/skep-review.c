@@ -3,6 +3,7 @@
 //                     [--socket PATH --ticket KEY]                            or from the job of a cell
 // skep-review put --socket PATH --ticket KEY --from FILE                      sends a stream to the job of a cell
 // skep-review diff | apply | undo | recover | dismiss | export                a request in JSON on stdin
+// skep-review inherit --from DIR --shadow DIR --base TREE|- --t0 NS           P and its objects out of another shadow
 //
 // Judges and lands what a sandbox made, for skepd, which never does such work itself. Results are JSON lines on stdout, or
 // the patch that was asked for. An error is {"error":{"kind":"…","message":"…"}} as the last line (on stderr when stdout
@@ -146,6 +147,28 @@ static int do_put(int argc, char **argv, struct err *e)
 	if (cell_pipe_run(&p, e))
 		return -1;
 	return puts("{}") < 0 ? err_sys(e, "write the result") : 0;
+}
+
+static int do_inherit(int argc, char **argv, struct err *e)
+{
+	const char *from = NULL, *shadow = NULL, *tree = NULL;
+	uint64_t t0 = 0;
+	for (int i = 2; i + 1 < argc; i += 2) {
+		if (!strcmp(argv[i], "--from"))
+			from = argv[i + 1];
+		else if (!strcmp(argv[i], "--shadow"))
+			shadow = argv[i + 1];
+		else if (!strcmp(argv[i], "--base"))
+			tree = argv[i + 1];
+		else if (strcmp(argv[i], "--t0") || str_to_u64(str_of(argv[i + 1]), 0, INT64_MAX, &t0))
+			return err_set(e, ERR_INVALID, "unknown option %s %s", argv[i], argv[i + 1]);
+	}
+	if (!from || !shadow || !tree || !t0)
+		return err_set(e, ERR_INVALID, "--from, --shadow, --base and --t0 are needed");
+	char hex[41];
+	if (review_base_inherit(from, shadow, tree, (int64_t)t0, hex, e))
+		return -1;
+	return printf("{\"tree\":\"%s\"}\n", hex) < 0 ? err_sys(e, "write the result") : 0;
 }
 
 static int do_collect(int argc, char **argv, struct err *e)
@@ -486,8 +509,9 @@ int main(int argc, char **argv)
 	}
 	prepare();
 	int rc = !strcmp(argv[1], "collect") ? do_collect(argc, argv, &e)
-		 : !strcmp(argv[1], "put")   ? do_put(argc, argv, &e)
-					     : run_verb(argv[1], &why, &e);
+		 : !strcmp(argv[1], "put")     ? do_put(argc, argv, &e)
+		 : !strcmp(argv[1], "inherit") ? do_inherit(argc, argv, &e)
+					       : run_verb(argv[1], &why, &e);
 	if (!rc && fflush(stdout))
 		rc = err_sys(&e, "write the result");
 	int status = rc ? print_error(&e, &why) : 0;

@@ -80,7 +80,7 @@ void cellspec_make(struct box *b, const struct task *t, bool maintenance, struct
 		.lowers = lowers_of(b),
 		.n_base_lowers = s->n_base,
 		.image = s->image ? xasprintf("%s/images/%s", b->g->skep_home, s->image) : NULL,
-		.base = s->tree ? xasprintf("%s/%s", b->g->skep_home, s->tree) : dup_or_null(s->repo),
+		.base = maintenance && box_base_is_gone(b) ? NULL : s->tree ? xasprintf("%s/%s", b->g->skep_home, s->tree) : dup_or_null(s->repo),
 		.ws_path = xstrdup(s->ws_path),
 		.hide = s->project.hide ? strv_copy(s->project.hide) : NULL,
 		.home = xstrdup(home_inside(s)),

@@ -56,7 +56,7 @@ static void drop_mounts(struct sandbox *s)
 static const char *mend(struct engine *g, struct sandbox *s)
 {
 	const char *wrong = NULL;
-	if (s->state >= STATES || s->profile >= PROFILES || s->on_expiry >= EXPIRIES || s->base_pin > PIN_FAILED) {
+	if (s->state >= STATES || s->profile >= PROFILES || s->on_expiry >= EXPIRIES || s->base_pin > PIN_INHERITED) {
 		wrong = "a state that does not exist";
 		s->state = s->state < STATES ? s->state : STATE_FAILED;
 		s->profile = PROFILE_USER;

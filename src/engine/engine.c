@@ -152,7 +152,8 @@ bool engine_size(struct engine *g, const struct sandbox *s, uint64_t *out)
 
 const char *engine_base_state(const struct sandbox *s)
 {
-	static const char *const pins[] = {[PIN_NONE] = "live", [PIN_PINNING] = "pinning", [PIN_PINNED] = "pinned", [PIN_FAILED] = "live"};
+	static const char *const pins[] = {[PIN_NONE] = "live", [PIN_PINNING] = "pinning", [PIN_PINNED] = "pinned", [PIN_FAILED] = "live",
+					     [PIN_INHERITED] = "pinned"};
 	if (s->tree)
 		return "pinned";
 	if (!s->repo)

@@ -200,6 +200,7 @@ void box_start_cell(struct box *b, const struct task *t, bool maintenance);
 void box_events_init(struct box *b);
 void box_remove(struct task *t);
 int box_check_layers(struct box *b, struct err *e) MUST_USE; // all that it needs are there
+bool box_base_is_gone(const struct box *b); // the directory or checkout it stands on
 void cell_lost(struct box *b); // a row says there is a cell and there is none
 int exec_begin(struct task *t, struct err *e) MUST_USE; // exec.c: on the live cell
 void exec_store(struct task *t);

@@ -405,7 +405,7 @@ int engine_reconcile(struct engine *g, struct err *e)
 	free(rows.row);
 	settle_rows(g);
 	for (struct box *b = g->boxes; b; b = b->next)
-		if (b->row.base_pin == PIN_PINNING)
+		if (b->row.base_pin == PIN_PINNING || b->row.base_pin == PIN_INHERITED)
 			pin_begin(b);
 	review_recover(g);
 	blank_sweep(g);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // New sandboxes on a snapshot: they share its sealed layers and get an identity, a token and placeholders of their own.
+#include "engine/base_int.h"
+#include "engine/heritage_int.h"
 #include "engine/net_int.h"
-#include "engine/snap_int.h"
 
 #include "base/clock.h"
 #include "base/fault.h"
@@ -42,6 +43,7 @@ static int inherit(struct engine *g, const struct snapshot *n, struct sandbox *s
 	s->n_base = n->n_base;
 	s->pending = n->pending;
 	s->origin = xstrdup(n->id);
+	heritage_fork(s, n->sandbox);
 	return 0;
 }
 
@@ -139,6 +141,8 @@ static void on_sealed(struct task *t, const struct err *e)
 		}
 		t->forks[i] = box_add(b->g, &rows[i]);
 		note(b, t->forks[i], &t->made->row);
+		if (t->forks[i]->row.base_pin == PIN_INHERITED)
+			pin_begin(t->forks[i]);
 	}
 	free(rows);
 	expiry_arm(b->g);

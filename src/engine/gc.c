@@ -3,6 +3,7 @@
 // time; and what can be made again and was not used for long, or is over the disk budget. Cgroups are the nursery's own.
 // What a sandbox, a snapshot or a live cell refers to is never touched.
 #include "engine/base_int.h"
+#include "engine/heritage_int.h"
 #include "engine/image_int.h"
 #include "engine/net_int.h"
 #include "engine/snap_int.h"
@@ -165,7 +166,7 @@ static void look_journal(struct gc *c, const char *name)
 		since = gone.removed;
 	else if (!fstatat(c->g->journals, name, &st, AT_SYMLINK_NOFOLLOW))
 		since = (uint64_t)st.st_mtime * 1000;
-	if (since + JOURNAL_KEPT_MS > clock_unix_ms())
+	if (since + JOURNAL_KEPT_MS > clock_unix_ms() || heritage_needs(c->g, name))
 		return;
 	auto_free char *path = xasprintf("journals/%s", name);
 	add(c, HOW_TREE, path, "its sandbox was removed over 30 days ago");

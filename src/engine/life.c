@@ -2,6 +2,7 @@
 // start, stop, pause, resume, remove. A task holds its box; cells report back in events.c, which ends it.
 #include "engine/net_int.h"
 #include "engine/base_int.h"
+#include "engine/heritage_int.h"
 
 #include "base/clock.h"
 #include "base/fault.h"
@@ -26,13 +27,21 @@ int box_check_layers(struct box *b, struct err *e)
 	return -1;
 }
 
-static int may_start(struct box *b, struct err *e)
+bool box_base_is_gone(const struct box *b)
 {
 	const struct sandbox *s = &b->row;
-	if (s->tree && !fs_exists(b->g->home_fd, s->tree))
+	return s->tree ? !fs_exists(b->g->home_fd, s->tree) : s->repo && !source_is(s->repo, s->base_dev, s->base_ino);
+}
+
+// What was made can be looked at without the base; nothing new is made without it.
+static int may_start(struct box *b, bool maintenance, struct err *e)
+{
+	const struct sandbox *s = &b->row;
+	bool gone = !maintenance && box_base_is_gone(b);
+	if (gone && s->tree)
 		return err_set(e, ERR_CONFLICT, "the checkout that sandbox %s is based on was removed: make a new sandbox on %s", s->id,
 			       s->url ? s->url : s->repo);
-	if (!s->tree && s->repo && !source_is(s->repo, s->base_dev, s->base_ino))
+	if (gone)
 		return err_set(e, ERR_CONFLICT, "the directory %s that sandbox %s is based on is gone or was replaced", s->repo, s->id);
 	if (!box_check_layers(b, e))
 		return 0;
@@ -55,7 +64,7 @@ void box_start_cell(struct box *b, const struct task *t, bool maintenance)
 static int begin_cell(struct task *t, bool maintenance, struct err *e)
 {
 	struct box *b = t->box;
-	if (may_start(b, e) || (!maintenance && net_settle(b, e)))
+	if (may_start(b, maintenance, e) || (!maintenance && net_settle(b, e)))
 		return -1;
 	if (!maintenance)
 		expiry_lift(b);
@@ -218,7 +227,10 @@ static void discard_review(struct box *b)
 {
 	static const char *const parts[] = {"shadow.git", "apply"};
 	char **dirs = NULL;
-	for (size_t i = 0; i < countof(parts); i++) {
+	bool needed = heritage_needs(b->g, b->row.id);
+	if (needed)
+		heritage_keep(b);
+	for (size_t i = needed ? 1 : 0; i < countof(parts); i++) {
 		auto_free char *dir = xasprintf("journals/%s/%s", b->row.id, parts[i]);
 		if (b->pinning || fs_exists(b->g->home_fd, dir))
 			strv_add(&dirs, dir);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A live base is not frozen: what it was when the sandbox was made is recorded behind the creation, by a child that reads
 // index, dirty and untracked files into the sandbox's shadow repository. What ended before that needs no record.
+#include "engine/heritage_int.h"
 #include "engine/review_int.h"
 
 #include "base/fs.h"
@@ -52,18 +53,38 @@ static void sweep(struct engine *g, const char *id)
 		engine_discard(g, dirs);
 }
 
+// On disk before anything is reviewed: a later start would set P back over what was applied meanwhile.
+static void on_inherited(struct box *b, const json_t *answer, const struct err *e)
+{
+	struct err se;
+	auto_free char *of = xstrdup(heritage_of(&b->row));
+	free(b->row.pin);
+	b->row.pin = answer ? xstrdup(json_str(answer, "tree")) : NULL;
+	b->row.base_pin = answer ? PIN_PINNED : PIN_FAILED;
+	box_save(b);
+	box_write(b);
+	if (store_flush(b->g->store, &se))
+		log_line(LOG_ERROR, "sandbox=%s %s", b->row.id, se.msg);
+	heritage_release(b->g, of);
+	settle(b, b->row.base_pin, e);
+}
+
 static void on_pinned(void *ctx, const struct child_end *end)
 {
 	struct pin *p = ctx;
 	struct err e;
 	struct box *b = box_by_id(p->g, p->box);
-	auto_json json_t *answer = child_json(end, "skep-repo", &e);
+	auto_json json_t *answer = child_json(end, "what records the base", &e);
 	if (!b)
 		sweep(p->g, p->box);
 	free(p);
 	if (!b)
 		return;
 	b->pinner = NULL;
+	if (b->row.base_pin == PIN_INHERITED) {
+		on_inherited(b, answer, answer ? NULL : &e);
+		return;
+	}
 	if (answer) {
 		free(b->row.pin);
 		b->row.pin = xstrdup(json_str(answer, "tree"));
@@ -71,7 +92,7 @@ static void on_pinned(void *ctx, const struct child_end *end)
 	settle(b, answer ? PIN_PINNED : PIN_FAILED, answer ? NULL : &e);
 }
 
-static void start(struct box *b)
+static void start_child(struct box *b)
 {
 	struct err e;
 	auto_free char *shadow = xasprintf("%s/sandboxes/%s/shadow.git", b->g->skep_home, b->row.id);
@@ -82,37 +103,69 @@ static void start(struct box *b)
 	memcpy(p->box, b->row.id, sizeof p->box);
 	struct child_spec spec = {.program = "skep-repo", .argv = argv, .out_max = 1 << 20, .group = true};
 	b->pinning = true;
-	b->pinner = child_start(b->g, &spec, on_pinned, p, &e);
+	bool inherits = b->row.base_pin == PIN_INHERITED && !heritage_is_lost(b);
+	if (!inherits)
+		b->row.base_pin = PIN_PINNING;
+	b->pinner = inherits ? heritage_start(b, on_pinned, p, &e) : child_start(b->g, &spec, on_pinned, p, &e);
 	if (!b->pinner) {
 		free(p);
 		settle(b, PIN_FAILED, &e);
 	}
 }
 
+static bool needs_pin(const struct box *b)
+{
+	return b->row.base_pin == PIN_INHERITED || (b->row.repo && !b->row.tree && b->row.base_pin != PIN_PINNED);
+}
+
+// Whether it could be recorded or not: what there is is inherited.
+static void on_origin(void *ctx, const struct err *e)
+{
+	struct pin *p = ctx;
+	struct box *b = box_by_id(p->g, p->box);
+	(void)e;
+	free(p);
+	if (b)
+		start_child(b);
+}
+
+static void start(struct box *b)
+{
+	struct box *origin = b->row.base_pin == PIN_INHERITED ? box_by_id(b->g, heritage_of(&b->row)) : NULL;
+	if (!origin || origin == b || !needs_pin(origin)) {
+		start_child(b);
+		return;
+	}
+	struct pin *p = xcalloc(1, sizeof *p);
+	p->g = b->g;
+	memcpy(p->box, b->row.id, sizeof p->box);
+	b->pinning = true;
+	pin_wait(origin, on_origin, p);
+}
+
 static void on_time(struct timer *t)
 {
 	struct box *b = container_of(t, struct box, pin_timer);
-	if (!b->pinning && b->row.base_pin == PIN_PINNING && source_is(b->row.repo, b->row.base_dev, b->row.base_ino))
+	bool due = b->row.base_pin == PIN_INHERITED ||
+		   (b->row.base_pin == PIN_PINNING && source_is(b->row.repo, b->row.base_dev, b->row.base_ino));
+	if (!b->pinning && due)
 		start(b);
-}
-
-static bool needs_pin(const struct box *b)
-{
-	return b->row.repo && !b->row.tree && b->row.base_pin != PIN_PINNED;
 }
 
 void pin_begin(struct box *b)
 {
 	if (!needs_pin(b))
 		return;
-	b->row.base_pin = PIN_PINNING;
+	if (b->row.base_pin != PIN_INHERITED)
+		b->row.base_pin = PIN_PINNING;
 	b->pin_timer.fn = on_time;
 	timer_set(b->g->loop, &b->pin_timer, PIN_AFTER_MS);
 }
 
 void pin_wait(struct box *b, void (*then)(void *ctx, const struct err *e), void *ctx)
 {
-	if (!needs_pin(b)) {
+	// of a base that is gone nothing can be recorded: what was made is looked at without
+	if (!needs_pin(b) || (b->row.base_pin != PIN_INHERITED && !b->pinning && box_base_is_gone(b))) {
 		then(ctx, NULL);
 		return;
 	}

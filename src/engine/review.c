@@ -336,6 +336,8 @@ static void on_pinned(void *ctx, const struct err *e)
 	struct review *r = ctx;
 	if (e)
 		finish(r, e);
+	else if (r->want.verb == REVIEW_UNDO)
+		judge(r);
 	else
 		job(r, "collect", NULL, false, on_job);
 }
@@ -347,7 +349,7 @@ static void begin(struct review *r)
 	r->running = true;
 	if (!b)
 		finish(r, &e);
-	else if (r->want.verb == REVIEW_UNDO)
+	else if (r->want.verb == REVIEW_UNDO && b->row.base_pin != PIN_INHERITED)
 		judge(r);
 	else
 		pin_wait(b, on_pinned, r);

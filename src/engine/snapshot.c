@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Snapshots by name and id, going back to one, letting go of them.
-#include "engine/snap_int.h"
+#include "engine/heritage_int.h"
 
 #include "base/fault.h"
 #include "base/jsonw.h"
@@ -85,9 +85,12 @@ int snap_drop(struct engine *g, struct snap *n, struct err *e)
 			*p = n->next;
 			break;
 		}
+	char of[ID_SIZE];
+	memcpy(of, n->row.sandbox, sizeof of);
 	layers_release(g, n->row.lowers);
 	snapshot_done(&n->row);
 	free(n);
+	heritage_release(g, of);
 	return 0;
 }
 
@@ -169,7 +172,7 @@ static struct snap *target(struct task *t, struct err *e)
 
 // What a snapshot covers comes back: files by its layers, environment, image, and what the base was. *next is the row with
 // these of its own; the rest is borrowed from *s.
-static int restored(const struct sandbox *s, const struct snapshot *n, struct sandbox *next, struct err *e)
+static int restored(struct engine *g, const struct sandbox *s, const struct snapshot *n, struct sandbox *next, struct err *e)
 {
 	struct sandbox was = {0};
 	if (sandbox_template_read(&n->template, &was)) {
@@ -181,6 +184,7 @@ static int restored(const struct sandbox *s, const struct snapshot *n, struct sa
 	next->image = take(&was.image);
 	next->pin = take(&was.pin);
 	next->base_pin = was.base_pin;
+	heritage_back(g, next);
 	sandbox_done(&was);
 	next->lowers = strv_copy(n->lowers);
 	next->n_base = n->n_base;
@@ -214,7 +218,7 @@ static int go_back(struct box *b, const struct snap *n, struct err *e)
 	struct sandbox next;
 	if (stack_check(b->g, n->row.lowers, e))
 		return err_wrap(e, "snapshot %s can not be used", n->row.id);
-	if (restored(&b->row, &n->row, &next, e))
+	if (restored(b->g, &b->row, &n->row, &next, e))
 		return -1;
 	engine_wrote(b->g);
 	if (store_restored(b->g->store, &next, e)) {

@@ -133,7 +133,7 @@ static void on_change(void *ctx, char kind, const char *path)
 int collect_run(struct err *e)
 {
 	struct collecting c = {.ws = -1};
-	struct stack s = {0};
+	struct stack s = {.whiteouts = true};
 	auto_fd int ws = workspace ? fs_open(AT_FDCWD, workspace, O_RDONLY | O_DIRECTORY, 0, e)
 				   : err_set(e, ERR_UNSUPPORTED, "there is no workspace to collect from");
 	if (ws < 0)

@@ -24,6 +24,7 @@ struct walk {
 	void *ctx;
 	struct buf path;
 	uint64_t looked, told;
+	bool whiteouts;
 };
 
 enum seen { SEEN_NOTHING, SEEN_FILE, SEEN_DIR };
@@ -199,6 +200,7 @@ static void walk_name(struct walk *w, const char *name, const struct chain *up, 
 	struct view u, l;
 	view_name(up, name, &u);
 	view_name(low, name, &l);
+	bool whiteout = w->whiteouts && u.closed && u.seen == SEEN_NOTHING;
 	u.closed |= closed;
 	if (u.seen == SEEN_DIR)
 		walk_sub(w, name, &u, &l, depth);
@@ -206,7 +208,7 @@ static void walk_name(struct walk *w, const char *name, const struct chain *up, 
 		note(w, 'A', name);
 	else if (u.seen == SEEN_FILE && (l.seen == SEEN_DIR || !same_file(&u, &l, name)))
 		note(w, 'M', name);
-	else if (u.seen == SEEN_NOTHING && l.seen)
+	else if (u.seen == SEEN_NOTHING && (l.seen || whiteout))
 		note(w, 'D', name);
 	chain_close(&u.chain);
 	chain_close(&l.chain);
@@ -247,7 +249,7 @@ static void walk_dir(struct walk *w, const struct chain *up, const struct chain 
 
 int stack_changes(const struct stack *s, stack_fn *fn, void *ctx, struct err *e)
 {
-	struct walk w = {.fn = fn, .ctx = ctx, .path = BUF_INIT(64 << 10)};
+	struct walk w = {.fn = fn, .ctx = ctx, .path = BUF_INIT(64 << 10), .whiteouts = s->whiteouts};
 	struct chain up = {.n = s->n_upper}, low = {.n = s->n_lower};
 	if (!up.n)
 		return err_set(e, ERR_NOT_FOUND, "there is no layer to look at");

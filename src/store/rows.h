@@ -19,7 +19,7 @@ struct net_row {
 void net_row_done(struct net_row *n);
 
 // How far the record of a live base is (DESIGN: it is read after the sandbox was made, by a child).
-enum base_pin { PIN_NONE, PIN_PINNING, PIN_PINNED, PIN_FAILED };
+enum base_pin { PIN_NONE, PIN_PINNING, PIN_PINNED, PIN_FAILED, PIN_INHERITED };
 enum on_expiry { EXPIRY_STOP, EXPIRY_PAUSE, EXPIRY_DELETE, EXPIRIES };
 const char *on_expiry_name(enum on_expiry x);
 

@@ -5,6 +5,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/sha256.h"
+#include "workspace/review_base.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -336,6 +337,8 @@ int review_open(const struct review_spec *spec, struct review *out, struct err *
 	r->root = open_dir(spec->target, other ? 0 : spec->dev, other ? 0 : spec->ino);
 	r->base_root = other ? open_dir(spec->base, spec->dev, spec->ino) : r->root;
 	int rc = shadow_open(spec->shadow, &r->shadow, e);
+	if (!rc && spec->t0_ns != INT64_MAX) // a frozen base is never older
+		review_base_t0(shadow_dir(r->shadow), &r->spec.t0_ns);
 	if (!rc)
 		rc = review_copy_open(shadow_dir(r->shadow), &r->copy, e);
 	if (!rc)
