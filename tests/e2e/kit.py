@@ -23,6 +23,7 @@ ID = re.compile(r"^[a-z][a-z0-9]{11,19}$")
 CGROUPS = "/sys/fs/cgroup"
 # Other people's sandboxes may come and go on a shared machine; then only what is surely ours counts.
 SHARED = os.environ.get("SKEP_TEST_SHARED") == "1"
+STASH = os.environ.get("SKEP_TEST_STASH", "")
 
 
 def wait_for(what, seconds=10.0, step=0.02, why="condition"):
@@ -107,13 +108,32 @@ class World:
         }
         self.before = Leftovers(self)
         self.started = []  # processes a test started by itself, to be reaped
+        self.lent = False
         self.seen = {}  # (pid, start) -> name, of every process that was ever below our skepd
+
+    # -- the ownership layer of rootless --root: a copy of every directory of the system, the same for every SKEP_HOME ------
+    def lend(self):
+        self.lent = True
+        for d in glob.glob(f"{STASH}/*/own-*") if STASH and not IS_ROOT else []:
+            os.makedirs(f"{self.skep_home}/images", 0o700, exist_ok=True)
+            try:
+                os.rename(d, f"{self.skep_home}/images/{os.path.basename(d)}")
+                return
+            except OSError:
+                pass  # another test was faster
+
+    def give_back(self):
+        for d in glob.glob(f"{self.skep_home}/images/own-*") if STASH and not IS_ROOT else []:
+            if not d.endswith(".partial"):
+                os.rename(d, f"{tempfile.mkdtemp(dir=STASH)}/{os.path.basename(d)}")
 
     # -- the command ------------------------------------------------------------------------------------------
     def popen(self, *args, cwd=None, env=None, **kw):
         kw.setdefault("stdin", subprocess.DEVNULL)
         kw.setdefault("stdout", subprocess.PIPE)
         kw.setdefault("stderr", subprocess.PIPE)
+        if "--root" in args and not self.lent:
+            self.lend()
         kw.setdefault("bufsize", 0)  # what a test reads ahead must not be lost to communicate()
         return subprocess.Popen([f"{self.programs}/skep", *args], cwd=cwd or self.dir, env={**self.env, **(env or {})}, **kw)
 
@@ -292,6 +312,7 @@ class World:
             problems += self.before.added()
         for p in self.started:
             p.wait(10)
+        self.give_back()
         remove_tree(self.top)
         if check:
             assert not problems, "\n".join(problems)
