@@ -61,11 +61,13 @@ struct review {
 	int root, base_root; // -1: gone. base_root may be root itself
 	struct change **v;   // sorted by review_path_cmp
 	size_t n, cap;
+	size_t host_kept;
 	char digest[65];
 	uint64_t ignored; // changes left out
 };
 
-#define HOST_KEPT (64u << 10)
+#define HOST_KEPT (64u << 10)	 // bytes of one file
+#define HOST_KEPT_ALL (256u << 20) // and of all
 
 // Contents of the three sides of a change. Absent ones are empty.
 struct texts {
@@ -77,7 +79,6 @@ struct texts {
 
 int review_open(const struct review_spec *spec, struct review *out, struct err *e) MUST_USE;
 void review_done(struct review *r);
-struct change *review_find(const struct review *r, const char *path); // NULL if nothing is pending there
 const char *change_kind_name(enum change_kind k);
 const char *change_state_name(enum change_state s);
 

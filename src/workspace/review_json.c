@@ -43,10 +43,17 @@ static void side_json(struct jsonw *w, const char *key, const struct side *s)
 	jw_close(w, '}');
 }
 
-static void text_json(const struct hunk *h, const struct texts *t, int context, struct jsonw *w)
+// A change's contents, split once for all its hunks.
+struct shown {
+	const struct texts *t;
+	struct lines p, h, s;
+	unsigned context;
+};
+
+static void text_json(const struct hunk *h, const struct shown *v, struct jsonw *w)
 {
 	auto_buf struct buf b = BUF_INIT(HUNK_TEXT);
-	hunk_text(h, t, (unsigned)context, &b);
+	hunk_text(h, &v->p, &v->h, &v->s, v->context, &b);
 	jw_kbytes(w, "text", buf_cstr(&b), b.n);
 	if (b.overflow)
 		jw_kbool(w, "truncated", true);
@@ -64,7 +71,7 @@ static void whole_text_json(const struct change *c, const struct texts *t, struc
 		jw_kbool(w, "truncated", true);
 }
 
-static void hunk_json(const struct change *c, const struct hunk *h, const struct texts *t, int context, struct jsonw *w)
+static void hunk_json(const struct change *c, const struct hunk *h, const struct shown *v, struct jsonw *w)
 {
 	static const char *const kinds[] = {"lines", "whole", "mode"}, *const states[] = {"clean", "there", "conflict"};
 	jw_open(w, '{');
@@ -79,10 +86,10 @@ static void hunk_json(const struct change *c, const struct hunk *h, const struct
 		jw_ku64(w, "old_lines", h->old_n);
 		jw_ku64(w, "new_lines", h->new_n);
 	}
-	if (t && h->kind == HUNK_LINES)
-		text_json(h, t, context, w);
-	else if (t && h->kind == HUNK_WHOLE)
-		whole_text_json(c, t, w);
+	if (v && h->kind == HUNK_LINES)
+		text_json(h, v, w);
+	else if (v && h->kind == HUNK_WHOLE)
+		whole_text_json(c, v->t, w);
 	jw_close(w, '}');
 }
 
@@ -121,6 +128,16 @@ static void head_json(const struct change *c, struct jsonw *w)
 	side_json(w, "sandbox", &c->s);
 }
 
+static void hunks_json(const struct change *c, const struct shown *v, struct jsonw *w)
+{
+	jw_key(w, "hunks");
+	jw_open(w, '[');
+	for (size_t i = 0; i < c->hunks.n; i++)
+		if (c->hunks.v[i].state != HUNK_THERE)
+			hunk_json(c, &c->hunks.v[i], v, w);
+	jw_close(w, ']');
+}
+
 int change_json(struct review *r, const struct change *c, int context, struct jsonw *w, struct err *e)
 {
 	struct texts t;
@@ -130,14 +147,21 @@ int change_json(struct review *r, const struct change *c, int context, struct js
 		jw_open(w, '{');
 		head_json(c, w);
 		risks_json(c, w);
-		jw_key(w, "hunks");
-		jw_open(w, '[');
-		for (size_t i = 0; i < c->hunks.n; i++)
-			if (c->hunks.v[i].state != HUNK_THERE)
-				hunk_json(c, &c->hunks.v[i], text ? &t : NULL, context, w);
-		jw_close(w, ']');
-		jw_close(w, '}');
 	}
+	if (!rc && text) {
+		struct shown v = {.t = &t, .context = (unsigned)context};
+		lines_init(&v.p, t.p, t.p_n);
+		lines_init(&v.h, t.h, t.h_n);
+		lines_init(&v.s, t.s, t.s_n);
+		hunks_json(c, &v, w);
+		lines_done(&v.p);
+		lines_done(&v.h);
+		lines_done(&v.s);
+	} else if (!rc) {
+		hunks_json(c, NULL, w);
+	}
+	if (!rc)
+		jw_close(w, '}');
 	if (text)
 		texts_done(&t);
 	return rc;

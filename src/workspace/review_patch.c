@@ -104,18 +104,14 @@ static void put_hunks(struct buf *out, const struct change *c, const struct text
 	lines_done(&s);
 }
 
-void hunk_text(const struct hunk *x, const struct texts *t, unsigned context, struct buf *out)
+void hunk_text(const struct hunk *x, const struct lines *p, const struct lines *h, const struct lines *s, unsigned context,
+	       struct buf *out)
 {
-	struct lines h, s;
 	bool conflict = x->state == HUNK_CONFLICT; // its old lines are only in the base
 	struct hunk at = *x;
 	const struct hunk *one = &at;
 	at.host_at = conflict ? x->old_at : x->host_at;
-	lines_init(&h, conflict ? t->p : t->h, conflict ? t->p_n : t->h_n);
-	lines_init(&s, t->s, t->s_n);
-	put_group(out, &one, 1, &h, &s, context, (int64_t)x->new_at - x->old_at);
-	lines_done(&h);
-	lines_done(&s);
+	put_group(out, &one, 1, conflict ? p : h, s, context, (int64_t)x->new_at - x->old_at);
 }
 
 static void put_name(struct buf *out, const char *mark, const char *prefix, const char *path)

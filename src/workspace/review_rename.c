@@ -9,6 +9,7 @@
 
 #define PAIRS_MAX 250000u	 // comparisons; past that only equal contents are paired
 #define SIZE_MAX_SIMILAR (1u << 20)
+#define LINES_COMPARED 50000000u	 // of all pairs together: a sandbox may make them as many as it likes
 #define SIMILAR_MIN 50u		 // per cent, as git
 
 // Lines as numbers, sorted, each with its length.
@@ -148,15 +149,28 @@ static int make_print(struct review *r, struct change *c, struct print *out, str
 	return rc;
 }
 
+static uint64_t lines_to_compare(const struct print *f, size_t n_from, const struct print *t, size_t n_to)
+{
+	uint64_t sum = 0;
+	for (size_t i = 0; i < n_from; i++)
+		sum += (uint64_t)f[i].n * n_to;
+	for (size_t i = 0; i < n_to; i++)
+		sum += (uint64_t)t[i].n * n_from;
+	return sum;
+}
+
 static int pair_similar(struct review *r, struct change **from, size_t n_from, struct change **to, size_t n_to,
 			struct err *e)
 {
 	struct print *f = xcalloc(n_from + 1, sizeof *f), *t = xcalloc(n_to + 1, sizeof *t);
+	size_t made = n_to;
 	int rc = 0;
 	for (size_t i = 0; !rc && i < n_from; i++)
 		rc = make_print(r, from[i], &f[i], e);
 	for (size_t i = 0; !rc && i < n_to; i++)
 		rc = make_print(r, to[i], &t[i], e);
+	if (!rc && lines_to_compare(f, n_from, t, n_to) > LINES_COMPARED)
+		n_to = 0;
 	for (size_t k = 0; !rc && k < n_to; k++) {
 		unsigned best = SIMILAR_MIN - 1, score;
 		struct change *found = NULL;
@@ -171,7 +185,7 @@ static int pair_similar(struct review *r, struct change **from, size_t n_from, s
 	}
 	for (size_t i = 0; i < n_from; i++)
 		free(f[i].v);
-	for (size_t i = 0; i < n_to; i++)
+	for (size_t i = 0; i < made; i++)
 		free(t[i].v);
 	free(f);
 	free(t);

@@ -115,8 +115,10 @@ static int consider(struct review *r, const char *path, const struct copy_entry 
 	int rc = look_host(r->root, path, &c->h, &bytes, e);
 	if (!rc && c->h.type == SIDE_OTHER)
 		c->why = xstrdup(e->msg);
-	if (!rc && bytes.n <= HOST_KEPT)
+	if (!rc && bytes.n <= HOST_KEPT && r->host_kept + bytes.n <= HOST_KEPT_ALL) {
 		buf_add(&c->host, bytes.p, bytes.n);
+		r->host_kept += bytes.n;
+	}
 	// What is below a directory has changes of its own; the name itself is free once they are done.
 	if (!rc && c->h.type == SIDE_DIR)
 		c->h = (struct side){0};
@@ -371,21 +373,6 @@ void review_done(struct review *r)
 		close_fd(&r->base_root);
 	close_fd(&r->root);
 	*r = (struct review){.root = -1, .base_root = -1};
-}
-
-struct change *review_find(const struct review *r, const char *path)
-{
-	for (size_t lo = 0, hi = r->n; lo < hi;) {
-		size_t mid = lo + (hi - lo) / 2;
-		int d = review_path_cmp(r->v[mid]->path, path);
-		if (!d)
-			return r->v[mid];
-		if (d < 0)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return NULL;
 }
 
 void change_add_risk(struct change *c, const char *flag, const char *fmt, ...)

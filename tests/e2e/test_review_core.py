@@ -11,7 +11,8 @@ import time
 import pytest
 from review_kit import Failed, Review, delta, entry, file_entry, git, link, link_entry, put, stream, tree
 
-SEED = int(os.environ.get("SKEP_TEST_SEED", "20"))
+SEED = int(os.environ.get("SKEP_TEST_SEED") or 20)
+ROUNDS = int(os.environ.get("SKEP_TEST_ROUNDS") or 1)  # make soak: races and kills again and again
 
 
 @pytest.fixture
@@ -557,7 +558,7 @@ def test_a_race_of_directory_and_link_gains_nothing(rv, tmp_path):
     t = threading.Thread(target=swap)
     t.start()
     try:
-        for _ in range(40):
+        for _ in range(40 * ROUNDS):
             try:
                 rv.apply()
             except Failed:
@@ -585,7 +586,7 @@ def test_an_edit_under_apply_is_never_lost(rv):
     whole = time.monotonic() - started
     rv.undo()
     conflicts = 0
-    for n in range(25):
+    for n in range(25 * ROUNDS):
         p = rv.start("apply", set={"all": True}, accept_risk=True)
         time.sleep(random.random() * whole * 1.3)
         with open(f"{rv.host}/new", "w") as f:
@@ -602,7 +603,7 @@ def test_an_edit_under_apply_is_never_lost(rv):
             put(rv.host, "f3", "2\n")
             rv.undo()
         put(rv.host, "f3", "1\n")
-    print(f"{conflicts} of 25 came too late")
+    print(f"{conflicts} came too late")
 
 
 def test_risks_stop_apply(rv):
@@ -748,7 +749,7 @@ def test_kill_at_random(rv):
     rv.undo()
     whole = (time.monotonic() - started) / 2
     counts = {True: 0, False: 0}
-    for n in range(30):
+    for n in range(30 * ROUNDS):
         verb = "undo" if is_whole(rv, old, new) else "apply"
         p = rv.start(verb, set={"all": True}, accept_risk=True)
         time.sleep(rng.random() * whole)
