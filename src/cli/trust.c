@@ -167,8 +167,9 @@ const struct cmd cmd_trust = {
 	.name = "trust",
 	.args = "[DIR]",
 	.help = "look at what a project's .skep.yaml asks for, and agree to it",
-	.notes = "Until then its net, secrets, mounts and limits above the default are ignored. The agreement is to this\n"
-		 "path with this content: a change in the file ends it. Exit status 5 when not agreed.",
+	.notes = "Until then its net, secrets, mounts, limits above the default and variables that make programs run or load\n"
+		 "something are ignored. The agreement is to this path with this content: a change in the file ends it.\n"
+		 "Exit status 5 when not agreed.",
 	.opts = trust_opts,
 	.opts_size = sizeof(struct trust_opts),
 	.max_words = 1,

@@ -511,7 +511,7 @@ net: open
 secrets: [EVERYTHING]
 limits: {memory: 0, pids: 0}
 env: {LD_PRELOAD: /tmp/x.so, GIT_SSH_COMMAND: touch /tmp/x}
-setup: [touch %(top)s/host-command]
+setup: [touch %(top)s/host-command; false]
 """
 NO_PROJECT = ("image: /", "mounts: [{src: /, dst: /skep-attack-mount, writable: true}]", "nested: true", "privileged: true", "min_isolation: none", "sandbox: off")
 
@@ -531,8 +531,10 @@ def test_a_hostile_project_file_changes_nothing(arena):
         f.write('{"initializeCommand": "touch %s/host-command", "runArgs": ["--privileged"], "mounts": ["source=/,target=/skep-attack-mount,type=bind"]}' % w.top)
     with open(f"{d}/.envrc", "w", encoding="ascii") as f:
         f.write(f"touch {w.top}/host-command\n")
+    r = w.skep("run", "--", "true", cwd=d)  # the command runs inside
+    assert r.rc == 125 and "setup 1/1: touch" in r.err and not os.path.exists(f"{w.top}/host-command")
     flags = [x if not x.startswith("SKEP_ATTACK_WS=") else f"SKEP_ATTACK_WS={d}" for x in arena.flags("default")]
-    contained(w.skep("run", *flags, "--", f"{d}/skep-attack", "inside", "T-029", cwd=d), "T-029")
+    contained(w.skep("run", "--no-setup", *flags, "--", f"{d}/skep-attack", "inside", "T-029", cwd=d), "T-029")
     assert not os.path.exists(f"{w.top}/host-command")
 
 
