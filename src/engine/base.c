@@ -17,7 +17,7 @@
 
 #define OBJECTS_INSIDE "/.objects" // not below what each cell mounts for itself
 #define FRESH_MS 60000 // a repository asked about so short ago is not asked again
-#define KEY_CHARS 24   // of a hash, in the name of a directory
+#define KEY_CHARS 32   // of a hash, in the name of a directory: as skep-repo names mirrors of submodules
 
 struct known_state {
 	char *base;
