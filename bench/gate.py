@@ -197,17 +197,24 @@ class Gate:
             contenders = {"direct": self.direct(tls), "skep": self.through(tls), "bare relay": self.relayed(tls)}
             for way, text in (("down", "to the cell"), ("up", "from the cell")):
                 what = f"throughput, {kind}, passed through, {text}"
-                used, moved = self.gate_cpu(), 0
+                cpu = {"skep": self.gate_cpu, "bare relay": lambda tls=tls: self.relay_cpu(tls)}
+                used, moved = {n: f() for n, f in cpu.items()}, dict.fromkeys(contenders, 0)
 
-                def work(c, n, way=way, pace=pace):
-                    nonlocal moved
-                    moved += n if c is contenders["skep"] else 0
+                def work(c, n, way=way, pace=pace, moved=moved, contenders=contenders):
+                    moved[next(x for x in contenders if contenders[x] is c)] += n
                     return c(["-p", pace], way, 1, n)
 
                 rates = self.rates(what, contenders, work, 100_000_000)
                 self.table.rates(what, rates, "MB/s", MB, "direct", "≥ 0.9")
-                alone = moved / max(self.gate_cpu() - used, 0.01)
-                self.table.row(what, "skep-gate, for each second of its CPU", [alone / MB], "MB/s", quantile(rates["direct"], 0.5) / MB, "direct")
+                for n, f in cpu.items():
+                    alone = moved[n] / max(f() - used[n], 0.01)
+                    self.table.row(what, f"{n}, for each second of its CPU", [alone / MB], "MB/s", quantile(rates["direct"], 0.5) / MB, "direct")
+
+    def relay_cpu(self, tls):
+        return cpu_ticks(self.relay[self.tls if tls else self.plain][0].pid) / os.sysconf("SC_CLK_TCK")
+
+    def proxy_cpu(self, name):
+        return self.gate_cpu() if name == "skep" else cpu_ticks(self.peers[name].process.pid) / os.sysconf("SC_CLK_TCK") if name in self.peers else 0
 
     def gate_cpu(self):
         """Seconds, of the one gate that runs."""
@@ -228,6 +235,16 @@ class Gate:
         )
         for name, unit, scale, work, start in works:
             what = f"TLS opened: {name}"
-            rates = self.rates(what, contenders, work, start)
+            done, used = dict.fromkeys(contenders, 0), {n: self.proxy_cpu(n) for n in contenders}
+
+            def counted(c, n, work=work, done=done):
+                done[next(x for x in contenders if contenders[x] is c)] += n
+                return work(c, n)
+
+            rates = self.rates(what, contenders, counted, start)
             base = next((n for n in ("squid", "mitmproxy") if n in rates), "direct")
             self.table.rates(what, rates, unit, scale, base, "")
+            # What others do on the machine meanwhile changes this least.
+            each = {n: (self.proxy_cpu(n) - used[n]) / max(done[n], 1) * scale * 1e6 for n in rates if n != "direct"}
+            for n, cpu in each.items():
+                self.table.row(f"{what}: CPU of the proxy alone", n, [cpu], "µs for each " + ("MB" if scale == MB else "request"), each.get(base), base)

@@ -92,12 +92,14 @@ static int send_first(struct flow *f)
 static int move_once(struct flow *f)
 {
 	const unsigned flags = SPLICE_F_MOVE | SPLICE_F_NONBLOCK;
+	bool whole = f->held; // less than a load: there was no more, and the loop tells when there is
 	if (!f->held) {
 		ssize_t n = splice(f->from->fd, NULL, f->pipe[1], NULL, LOAD, flags);
 		if (n < 0)
 			return would_block() ? 0 : -1;
 		f->eof = !n;
 		f->held = (size_t)n;
+		whole = n == LOAD;
 	}
 	while (f->held) {
 		ssize_t n = splice(f->pipe[0], NULL, f->to->fd, NULL, f->held, flags);
@@ -106,7 +108,7 @@ static int move_once(struct flow *f)
 		f->held -= (size_t)n;
 		*f->count += (uint64_t)n;
 	}
-	return !f->eof;
+	return whole && !f->eof;
 }
 
 // The same through our memory, for bytes that somebody looks at.
