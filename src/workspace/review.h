@@ -59,6 +59,7 @@ struct review {
 	struct review_copy copy;
 	uint8_t p_tree[SHADOW_OID];
 	int root, base_root; // -1: gone. base_root may be root itself
+	bool folds;	     // root takes names in other letters for the same
 	struct change **v;   // sorted by review_path_cmp
 	size_t n, cap;
 	size_t host_kept;

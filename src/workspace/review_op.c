@@ -8,6 +8,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "workspace/review_copy.h"
+#include "workspace/review_swap.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -130,22 +131,22 @@ static int host_moved(const struct op *op, struct err *e)
 
 static int exchange(const struct names *n, const struct op *op, struct err *e)
 {
-	if (!renameat2(n->temp_dir, n->temp, n->dir, n->name, RENAME_EXCHANGE))
+	if (!swap_exchange(n->temp_dir, n->temp, n->dir, n->name))
 		return 0;
 	if (errno == ENOENT)
 		return host_moved(op, e);
-	if (errno == EINVAL || errno == ENOSYS)
-		return err_set(e, ERR_UNSUPPORTED, "the file system of %.200s can not exchange two names", op->path);
+	if (errno == EOPNOTSUPP)
+		return err_set(e, ERR_UNSUPPORTED, "the file system of %.200s can neither exchange nor link names", op->path);
 	return err_sys(e, "replace %.200s", op->path);
 }
 
 static int move_free(int from_dir, const char *from, int dir, const char *name, const struct op *op, struct err *e)
 {
-	if (!renameat2(from_dir, from, dir, name, RENAME_NOREPLACE))
+	if (!swap_move(from_dir, from, dir, name))
 		return 0;
 	if (errno == EEXIST || errno == ENOTEMPTY || errno == ENOENT)
 		return host_moved(op, e);
-	if (errno == EINVAL || errno == ENOSYS)
+	if (errno == EOPNOTSUPP)
 		return err_set(e, ERR_UNSUPPORTED, "the file system of %.200s can not keep a name from being replaced", op->path);
 	return err_sys(e, "name %.200s", op->path);
 }
@@ -158,10 +159,15 @@ static int put_new(struct txn_env *env, const struct names *n, const struct op *
 	return temp == IS_ABSENT ? 0 : move_free(n->temp_dir, n->temp, n->dir, n->name, op, e);
 }
 
+static int settle(const struct names *n, const struct op *op, struct err *e)
+{
+	return swap_settle(n->temp_dir, n->temp) ? err_sys(e, "settle %.200s", op->temp) : 0;
+}
+
 static int put_over(struct txn_env *env, const struct names *n, const struct op *op, struct err *e)
 {
 	enum match temp = IS_NOW;
-	if (env->resume && match(n->temp_dir, n->temp, op, &temp, e))
+	if (env->resume && (settle(n, op, e) || match(n->temp_dir, n->temp, op, &temp, e)))
 		return -1;
 	if (temp == IS_OLD)
 		return 0; // done before the crash
@@ -182,6 +188,8 @@ static int move_aside(struct txn_env *env, const struct names *n, const struct o
 	enum match aside = IS_ABSENT;
 	if (env->resume && match(n->temp_dir, n->temp, op, &aside, e))
 		return -1;
+	if (aside != IS_ABSENT && swap_is_half(n->temp_dir, n->temp, n->dir, n->name) && unlinkat(n->dir, n->name, 0))
+		return err_sys(e, "move %.200s aside", op->path);
 	if (aside == IS_ABSENT && move_free(n->dir, n->name, n->temp_dir, n->temp, op, e))
 		return -1;
 	if (match(n->temp_dir, n->temp, op, &aside, e) || aside == IS_OLD)
@@ -250,9 +258,11 @@ static void leave(struct txn_env *env, const struct op *op)
 static int back_put(struct txn_env *env, const struct names *n, const struct op *op, struct err *e)
 {
 	enum match temp, there;
-	if (match(n->temp_dir, n->temp, op, &temp, e) || match(n->dir, n->name, op, &there, e))
+	if (settle(n, op, e) || match(n->temp_dir, n->temp, op, &temp, e) || match(n->dir, n->name, op, &there, e))
 		return -1;
 	if (op->old.type == SIDE_NONE) {
+		if (swap_is_half(n->temp_dir, n->temp, n->dir, n->name))
+			return unlinkat(n->dir, n->name, 0) ? err_sys(e, "remove %.200s again", op->path) : 0;
 		if (temp != IS_ABSENT || there == IS_ABSENT)
 			return 0; // was not done
 		if (there != IS_NOW) {
@@ -318,6 +328,8 @@ int op_clean(struct txn_env *env, struct op *op, bool uncommitted, struct err *e
 	auto_fd int dir = op_open_parent(env->root, op->temp, &name, e);
 	if (dir < 0)
 		return e->kind == ERR_CONFLICT ? 0 : -1;
+	if (swap_settle(dir, name))
+		return err_sys(e, "settle %.200s", op->temp);
 	if (match(dir, name, op, &temp, e))
 		return -1;
 	// Before the commit a file half written is ours; later a content that is neither is the host's own.

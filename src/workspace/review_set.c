@@ -63,6 +63,11 @@ static int look_base(struct review *r, struct change *c, const struct side *base
 		return 0;
 	}
 	bool own = base_host->type == SIDE_FILE || base_host->type == SIDE_LINK;
+	if (own && r->folds && !side_has_exact(r->root, c->path)) {
+		if (!c->why)
+			c->why = xstrdup("the host's file system takes its name for that of another file");
+		return 0; // no base, and something is there: a conflict
+	}
 	if (own && base_host->ctime_ns <= r->spec.t0_ns) {
 		c->p = *base_host;
 		c->implied = true;
@@ -338,6 +343,7 @@ int review_open(const struct review_spec *spec, struct review *out, struct err *
 	bool other = spec->base && *spec->base;
 	r->root = open_dir(spec->target, other ? 0 : spec->dev, other ? 0 : spec->ino);
 	r->base_root = other ? open_dir(spec->base, spec->dev, spec->ino) : r->root;
+	r->folds = r->root >= 0 && side_folds_case(r->root);
 	int rc = shadow_open(spec->shadow, &r->shadow, e);
 	if (!rc && spec->t0_ns != INT64_MAX) // a frozen base is never older
 		review_base_t0(shadow_dir(r->shadow), &r->spec.t0_ns);

@@ -6,6 +6,7 @@
 #include "base/sha256.h"
 #include "workspace/review_copy.h"
 #include "workspace/review_name.h"
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #define WALK_DEPTH 200
+#define FOLD_LOOKS 50 // entries tried in the other case
 
 const char *side_name(enum side_type t)
 {
@@ -123,6 +125,61 @@ int side_look(int dir, const char *path, struct side *out, struct buf *bytes, st
 	}
 	side_hash(out, buf_cstr(bytes), bytes->n);
 	return 0;
+}
+
+// The same name with every letter in the other case; NULL when there is none in it.
+static char *other_case(const char *name)
+{
+	char *other = xstrdup(name);
+	bool differs = false;
+	for (char *p = other; *p; p++)
+		if (isalpha((unsigned char)*p)) {
+			*p ^= 0x20;
+			differs = true;
+		}
+	if (differs)
+		return other;
+	mem_free_ptr(&other);
+	return NULL;
+}
+
+bool side_folds_case(int dir)
+{
+	int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), left = FOLD_LOOKS;
+	DIR *d = copy < 0 ? NULL : fdopendir(copy);
+	struct dirent *ent;
+	bool folds = false;
+	if (!d) {
+		close_fd(&copy);
+		return false;
+	}
+	while (!folds && left-- && (ent = readdir(d))) {
+		struct stat a, b;
+		auto_free char *other = other_case(ent->d_name);
+		folds = other && !fstatat(dir, ent->d_name, &a, AT_SYMLINK_NOFOLLOW) && !fstatat(dir, other, &b, AT_SYMLINK_NOFOLLOW) &&
+			a.st_ino == b.st_ino && a.st_nlink < 2;
+	}
+	closedir(d);
+	return folds;
+}
+
+bool side_has_exact(int root, const char *path)
+{
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	auto_free char *parent = slash ? xstrndup(path, (size_t)(slash - path)) : xstrdup(".");
+	struct err none;
+	int fd = fs_open_beneath(root, parent, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, &none);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *ent;
+	bool found = false;
+	if (!d) {
+		close_fd(&fd);
+		return false;
+	}
+	while (!found && (ent = readdir(d)))
+		found = !strcmp(ent->d_name, name);
+	closedir(d);
+	return found;
 }
 
 struct walker {

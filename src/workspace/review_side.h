@@ -33,6 +33,9 @@ const char *side_name(enum side_type t);
 // path beneath dir as it is now; its content (a link's target) into *out_bytes, at most out_bytes->max.
 // What can not be had safely is SIDE_OTHER, with the reason in *e and 0 returned.
 int side_look(int dir, const char *path, struct side *out, struct buf *out_bytes, struct err *e) MUST_USE;
+// Does this directory take a name in other letters for the same? As far as its own entries tell.
+bool side_folds_case(int dir);
+bool side_has_exact(int root, const char *path); // is the last component listed in these very letters?
 // Calls fn for everything below dir: files, links, directories (after what is in them). Skips what is git's own.
 int side_walk(int root, const char *dir, int (*fn)(void *arg, const char *path, const struct side *s), void *arg,
 	      struct err *e) MUST_USE;

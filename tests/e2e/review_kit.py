@@ -109,7 +109,7 @@ class Review:
     """A host repository `host`, its state at T0 in `lower`, the sandbox's tree `box`."""
 
     def __init__(self, top):
-        self.top = str(top)
+        self.top, self.wrap = str(top), []
         self.host, self.box, self.shadow, self.log = (os.path.join(self.top, n) for n in ("host", "box", "shadow.git", "apply"))
         os.makedirs(self.host)
         git("init", "-q", "-b", "main", self.host)
@@ -165,7 +165,7 @@ class Review:
         return p
 
     def call(self, verb, env=None, **kw):
-        r = subprocess.run([BIN, verb], input=json.dumps(self.request(**kw)).encode(), capture_output=True,
+        r = subprocess.run([*self.wrap, BIN, verb], input=json.dumps(self.request(**kw)).encode(), capture_output=True,
                            env={**os.environ, **(env or {})})
         if r.returncode < 0:
             return r.returncode

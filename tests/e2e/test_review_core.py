@@ -717,6 +717,33 @@ def test_crash_at_every_point(rv, how):
     assert landed == {("apply", True), ("apply", False), ("undo", True), ("undo", False)}
 
 
+def test_file_systems_that_can_not_exchange_names(rv):
+    """NFS and the like do not know the flags of renameat2: hard links do it, crash or not."""
+    crash_box(rv)
+    old, new = rv.lower, tree(rv.box)
+    rv.wrap = ["strace", "-qq", "-o", "/dev/null", "-e", "trace=renameat2,linkat", "-e", "inject=renameat2:error=EINVAL"]
+    rv.apply()
+    assert is_whole(rv, old, new)
+    rv.undo()
+    assert not is_whole(rv, old, new)
+    landed = set()
+    # the n-th link is made and its maker killed: in the middle of a move or an exchange
+    for n in range(1, 9):
+        for kill in (f"linkat:signal=KILL:when={n}", f"unlinkat:signal=KILL:when={n}", f"renameat:signal=KILL:when={n + 3}"):
+            rv.wrap[5:] = ["trace=renameat2,linkat,unlinkat,renameat", "-e", "inject=renameat2:error=EINVAL", "-e", f"inject={kill}"]
+            try:
+                rv.apply()
+            except AssertionError:
+                pass  # strace's own way to say that it died
+            del rv.wrap[-2:]
+            rv.recover()
+            landed.add(is_whole(rv, old, new))
+            if is_whole(rv, old, new):
+                rv.undo()
+            assert not is_whole(rv, old, new)
+    assert landed == {True, False}
+
+
 def test_crash_while_reverting(rv):
     crash_box(rv)
     old, new = rv.lower, tree(rv.box)

@@ -168,6 +168,21 @@ static void test_shadow(void **state)
 	shadow_close(s);
 }
 
+static void test_letters(void **state)
+{
+	struct err e;
+	(void)state;
+	assert_int_equal(fs_write(top, "Name", "1", 1, 0644, &e) | fs_mkdirs(top, "d/e", 0755, &e) | fs_write(top, "d/e/F", "1", 1, 0644, &e), 0);
+	assert_false(side_folds_case(top)); // /tmp tells them apart
+	assert_true(side_has_exact(top, "Name"));
+	assert_false(side_has_exact(top, "name"));
+	assert_true(side_has_exact(top, "d/e/F"));
+	assert_false(side_has_exact(top, "d/e/f"));
+	// a file system that does not is one where the other name is the same file, without being a link of it
+	assert_int_equal(linkat(top, "Name", top, "nAME", 0), 0);
+	assert_false(side_folds_case(top));
+}
+
 static void test_intent(void **state)
 {
 	struct txn t = {.what = TXN_UNDO, .number = 7, .target = xstrdup("/somewhere"), .ino = 5}, back;
@@ -204,6 +219,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_copy, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_shadow, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_letters, setup, teardown),
 		cmocka_unit_test(test_intent),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
