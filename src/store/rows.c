@@ -42,7 +42,7 @@ void get_fixed(struct cursor *c, char *out, size_t size)
 {
 	const char *t = (const char *)sqlite3_column_text(c->st, c->at++);
 	size_t n = t ? strlen(t) : 0;
-	memcpy(out, n < size ? t : "", n < size ? n : 0);
+	memcpy(out, t && n < size ? t : "", n < size ? n : 0);
 	out[n < size ? n : 0] = 0;
 }
 
