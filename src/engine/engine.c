@@ -150,6 +150,13 @@ bool engine_size(struct engine *g, const struct sandbox *s, uint64_t *out)
 	return known;
 }
 
+// The directory is on another commit or branch than when the sandbox was made.
+static bool has_moved(const struct sandbox *s)
+{
+	auto_free char *now = s->head ? source_head(s->repo) : NULL;
+	return now && strcmp(now, s->head);
+}
+
 const char *engine_base_state(const struct sandbox *s)
 {
 	static const char *const pins[] = {[PIN_NONE] = "live", [PIN_PINNING] = "pinning", [PIN_PINNED] = "pinned", [PIN_FAILED] = "live",
@@ -158,7 +165,9 @@ const char *engine_base_state(const struct sandbox *s)
 		return "pinned";
 	if (!s->repo)
 		return "none";
-	return source_is(s->repo, s->base_dev, s->base_ino) ? pins[s->base_pin] : "gone";
+	if (!source_is(s->repo, s->base_dev, s->base_ino))
+		return "gone";
+	return has_moved(s) ? "moved" : pins[s->base_pin];
 }
 
 const struct tools *engine_tools(struct engine *g, const struct sandbox *s)

@@ -109,7 +109,7 @@ void engine_kill(struct engine *g, const char *exec, uint32_t signal, struct don
 const struct sandbox *engine_get(struct engine *g, const char *id, struct err *e);
 void engine_each(struct engine *g, void (*each)(void *ctx, const struct sandbox *s), void *ctx); // newest first; without those that make setup layers
 bool engine_size(struct engine *g, const struct sandbox *s, uint64_t *out); // bytes of its own layers as last counted; false: not yet
-const char *engine_base_state(const struct sandbox *s); // "live" | "gone" | "none"
+const char *engine_base_state(const struct sandbox *s); // live (nothing recorded), pinning, pinned, moved, gone, none
 const struct tools *engine_tools(struct engine *g, const struct sandbox *s);
 char *engine_socket(struct engine *g, const char *sandbox); // owned path of the cell's socket
 
