@@ -150,7 +150,7 @@ static void path_inside(void **state)
 {
 	(void)state;
 	char src[] = "/h/.cargo", dst[] = "/h/.cargo", none[] = "", mask[] = "/h/.cargo/credentials";
-	struct cell_mount m[] = {{src, dst, false}, {none, mask, false}};
+	struct cell_mount m[] = {{.src = src, .dst = dst}, {.src = none, .dst = mask}};
 	struct tools t = {m, 2};
 	expect_path(NULL, NULL, NULL, PROFILE_USER, "/usr/local/bin:/usr/bin:/bin");
 	expect_path("", NULL, NULL, PROFILE_ROOT, "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin");
