@@ -3,6 +3,7 @@
 #include "api/code.h"
 
 #include "base/mem.h"
+#include "base/str.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -291,10 +292,29 @@ static int decode_first_exec(const json_t *o, struct create *c, struct err *e)
 	return 0;
 }
 
+// What git may be told of its caller. Some of these name programs that git runs on the host: only who may run programs
+// there anyhow, a local client, gets this far.
+static int decode_git_env(const json_t *o, char ***out, struct err *e)
+{
+	static const char *const names[] = {"PATH=",	  "SSH_AUTH_SOCK=",	"SSH_ASKPASS=",	"GIT_ASKPASS=",	 "GIT_SSH=",	 "GIT_SSH_COMMAND=",
+					    "http_proxy=", "https_proxy=",	"no_proxy=",	"HTTPS_PROXY=",	 "NO_PROXY=",	 "GIT_CONFIG_GLOBAL=",
+					    "ALL_PROXY=", "all_proxy=", "XDG_CONFIG_HOME=", "GIT_SSL_CAINFO=", "SSL_CERT_FILE=", "LANG="};
+	if (json_get_strv(o, "git_env", out, e))
+		return -1;
+	for (char **v = *out; v && *v; v++) {
+		bool known = false;
+		for (size_t i = 0; i < countof(names); i++)
+			known |= str_has_prefix(*v, names[i]);
+		if (!known)
+			return err_set(e, ERR_INVALID, "git_env: %.40s is not for git", *v);
+	}
+	return 0;
+}
+
 static int decode_origin(const json_t *o, struct create *c, struct err *e)
 {
 	const char *end;
-	if (own_str(o, "from", &c->from, e) || own_str(o, "context", &c->context, e) || own_str(o, "ref", &c->ref, e) || json_get_strv(o, "git_env", &c->git_env, e) ||
+	if (own_str(o, "from", &c->from, e) || own_str(o, "context", &c->context, e) || own_str(o, "ref", &c->ref, e) || decode_git_env(o, &c->git_env, e) ||
 	    json_get_bool(o, "auto_snapshot", &c->auto_snapshot, e) || json_get_bool(o, "pin", &c->pin, e) || json_get_str(o, "on_expiry", &end, e))
 		return -1;
 	if (c->context && (!*c->context || strlen(c->context) > 200))
