@@ -81,15 +81,16 @@ def test_ttl_of_a_running_one(home, skep):
 
 def test_ttl_when_the_cell_outlived_skepd(home, skep):
     """The cells end or pause by themselves; what is left to do is done by the next skepd at its start."""
-    ids = {a: home.new("--ttl", "1200ms", "--on-expiry", a) for a in ("pause", "delete")}
-    work = home.new("--ttl", "1200ms", "--on-expiry", "delete")
-    never = home.new("--ttl", "1200ms", "--on-expiry", "delete")  # no cell at all
+    one, two = str(771000000 + os.getpid()), str(772000000 + os.getpid())  # another user's tests may run beside us
+    ids = {a: home.new("--ttl", "3s", "--on-expiry", a) for a in ("pause", "delete")}
+    work = home.new("--ttl", "3s", "--on-expiry", "delete")
+    never = home.new("--ttl", "3s", "--on-expiry", "delete")  # no cell at all
     for sid in ids.values():
-        skep("exec", "-d", sid, "--", "sleep", "771120").ok()
-    skep("exec", "-d", work, "--", "sh", "-c", "echo work > work; sleep 771121").ok()
-    wait_for(lambda: len(find_procs("sleep\x00771120")) == 2)
+        skep("exec", "-d", sid, "--", "sleep", one).ok()
+    skep("exec", "-d", work, "--", "sh", "-c", "echo work > work; sleep " + two).ok()
+    wait_for(lambda: len(find_procs(f"sleep\x00{one}")) == 2)
     home.kill_skepd()
-    wait_for(lambda: not find_procs("sleep\x00771121") and len(find_procs("sleep\x00771120")) == 1, why="the cells to act alone")
+    wait_for(lambda: not find_procs(f"sleep\x00{two}") and len(find_procs(f"sleep\x00{one}")) == 1, why="the cells to act alone")
     skep("ps").ok()
     wait_for(lambda: gone(home, ids["delete"]) and gone(home, never), why="the clean ones to go")
     wait_for(lambda: "expired and kept" in (state(home, work)["reason"] or ""))
