@@ -53,7 +53,7 @@ static void drop(struct review *r, const char *said, size_t n)
 int review_drop_ignored(struct review *r, struct err *e)
 {
 	auto_buf struct buf ask = BUF_INIT(256u << 20);
-	auto_git struct git_run g;
+	auto_git struct git_run g = {0}; // there is a way out before it is set up
 	if (r->root < 0 || !fs_exists(r->root, ".git") || !candidates(r, &ask))
 		return 0;
 	if (ask.overflow)

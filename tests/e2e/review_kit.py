@@ -154,7 +154,7 @@ class Review:
         return lines
 
     def request(self, **kw):
-        return {"shadow": self.shadow, "target": self.host, "log": self.log, "t0": self.t0, **kw}
+        return {"shadow": self.shadow, "target": self.host, "log": self.log, "t0": self.t0, "ignored": True, **kw}
 
     def start(self, verb, env=None, **kw):
         p = subprocess.Popen([BIN, verb], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -409,6 +409,21 @@ def test_ignored_files_have_the_host_as_base(rv):
     assert {p: (c["kind"], c["state"]) for p, c in rv.diff()[0].items()} == states
 
 
+def test_what_the_host_ignores_is_left_out_unless_asked_for(rv):
+    put(rv.host, ".gitignore", "*.o\n")
+    put(rv.host, "a", "1\n")
+    rv.pin()
+    put(rv.box, "a", "2\n")
+    rv.collect()
+    assert rv.diff(ignored=False)[1]["ignored"] == 0  # nothing to ask git about
+    put(rv.box, "x.o", "1\n")
+    put(rv.box, ".gitignore", "a\n*.o\n")  # the sandbox's own word does not count
+    rv.collect()
+    changes, summary = rv.diff(ignored=False)
+    assert set(changes) == {"a", ".gitignore"} and summary["ignored"] == 1
+    assert set(rv.diff()[0]) == {"a", ".gitignore", "x.o"}
+
+
 def test_gone_and_lost(rv, tmp_path):
     put(rv.host, "a", lines(10))
     put(rv.host, "b", lines(10))
