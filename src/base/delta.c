@@ -238,7 +238,8 @@ static int take_tail(struct delta_in *d, struct delta_entry *en, struct err *e)
 		if (take_bytes(d, raw, 1, e) || take_bytes(d, en->sha, sizeof en->sha, e))
 			return -1;
 		en->expect = (char)raw[0];
-		return raw[0] && strchr("flx", raw[0]) ? 0 : err_set(e, ERR_INVALID, "%s is expected as what?", en->path);
+		return raw[0] && strchr("flx", raw[0]) ? 0
+						       : err_set(e, ERR_INVALID, "%s is expected as what?", en->path);
 	}
 	d->in_body = en->kind == 'f';
 	return 0;

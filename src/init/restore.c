@@ -65,8 +65,8 @@ static bool holds(struct restoring *r)
 	auto_fd int fd = fs_open_beneath(r->dir, r->want->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0, &e);
 	if (r->want->expect == 'x')
 		return fd < 0 && (e.sys == ENOENT || e.sys == ENOTDIR);
-	return fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) && !(st.st_mode & 0100) == !r->want->exec && !hash_fd(fd, sha, &e) &&
-	       !memcmp(sha, r->want->sha, sizeof sha);
+	return fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) && !(st.st_mode & 0100) == !r->want->exec &&
+	       !hash_fd(fd, sha, &e) && !memcmp(sha, r->want->sha, sizeof sha);
 }
 
 static int skip_body(struct restoring *r)
@@ -139,8 +139,9 @@ static int remove_entry(struct restoring *r)
 	if (errno != EISDIR && errno != EPERM)
 		return err_sys(r->e, "remove %s", r->now->path);
 	// a directory with something in it stays
-	return unlinkat(dir, name, AT_REMOVEDIR) && errno != ENOTEMPTY && errno != EEXIST ? err_sys(r->e, "remove %s", r->now->path)
-											   : 0;
+	return unlinkat(dir, name, AT_REMOVEDIR) && errno != ENOTEMPTY && errno != EEXIST
+		       ? err_sys(r->e, "remove %s", r->now->path)
+		       : 0;
 }
 
 static int restore_entry(struct restoring *r)
@@ -166,7 +167,9 @@ static int restore_all(struct restoring *r)
 			*r->want = *r->now;
 			more = delta_next(&r->in, r->now, r->e);
 			if (more <= 0 || strcmp(r->want->path, r->now->path))
-				return more < 0 ? -1 : err_set(r->e, ERR_INVALID, "an expectation without an entry: %.200s", r->want->path);
+				return more < 0 ? -1
+						: err_set(r->e, ERR_INVALID, "an expectation without an entry: %.200s",
+							  r->want->path);
 			ok = holds(r);
 		}
 		if (!ok) {

@@ -13,8 +13,10 @@ static int check_digest(const struct review *r, const char *digest, struct err *
 {
 	if (!digest || !strcmp(digest, r->digest))
 		return 0;
-	return err_set(e, ERR_CONFLICT, "the changes are not those that were reviewed (digest %.12s, now %.12s): look again; nothing was written",
-		       digest, r->digest);
+	return err_set(
+		e, ERR_CONFLICT,
+		"the changes are not those that were reviewed (digest %.12s, now %.12s): look again; nothing was written",
+		digest, r->digest);
 }
 
 static int run(struct review *r, int log, const struct apply_spec *a, struct apply_result *out, struct refusal *why,
@@ -24,8 +26,10 @@ static int run(struct review *r, int log, const struct apply_spec *a, struct app
 	struct txn_env env = {.root = r->root, .log = log, .shadow = r->shadow, .umask = a->umask};
 	uint64_t top;
 	if (r->root < 0)
-		return err_set(e, ERR_UNAVAILABLE, "the host directory %s is not there any more: nothing can be applied; export a patch instead",
-			       r->spec.target);
+		return err_set(
+			e, ERR_UNAVAILABLE,
+			"the host directory %s is not there any more: nothing can be applied; export a patch instead",
+			r->spec.target);
 	if (review_select(r, &a->set, e) || review_steps(r, a, t, out, why, e) || txn_top(log, &top, e))
 		return -1;
 	t->what = TXN_APPLY;
@@ -86,13 +90,14 @@ static int check_host(int root, struct txn *t, struct refusal *why, struct err *
 		if (side_look(root, op->path, &now, &bytes, e))
 			return -1;
 		if (!side_same(&now, &op->old) && !(now.type == SIDE_DIR && op->old.type == SIDE_NONE))
-			refusal_add(why, op->path, "%s", now.type == SIDE_NONE	      ? "it is not on the host any more"
-							 : op->old.type == SIDE_NONE ? "the host has made another one since"
-										     : "the host has changed it since");
+			refusal_add(why, op->path, "%s",
+				    now.type == SIDE_NONE	? "it is not on the host any more"
+				    : op->old.type == SIDE_NONE ? "the host has made another one since"
+								: "the host has changed it since");
 		op->old = now.type == SIDE_DIR ? op->old : now; // owner and mode as they are
 	}
-	return why->n ? err_set(e, ERR_CONFLICT, "the host changed %zu path%s since that apply; nothing was undone", why->n,
-				why->n == 1 ? "" : "s")
+	return why->n ? err_set(e, ERR_CONFLICT, "the host changed %zu path%s since that apply; nothing was undone",
+				why->n, why->n == 1 ? "" : "s")
 		      : 0;
 }
 
@@ -111,15 +116,16 @@ static int undo_base(struct shadow *s, const struct txn *was, struct txn *t, str
 	return rc;
 }
 
-static int undo_run(struct shadow *s, int log, uint32_t mask, struct txn *was, struct apply_result *out, struct refusal *why,
-		    struct err *e)
+static int undo_run(struct shadow *s, int log, uint32_t mask, struct txn *was, struct apply_result *out,
+		    struct refusal *why, struct err *e)
 {
 	struct txn *t = &out->txn;
 	struct err none;
 	auto_fd int root = fs_open(AT_FDCWD, was->target, O_RDONLY | O_DIRECTORY, 0, &none);
 	struct txn_env env = {.root = root, .log = log, .shadow = s, .umask = mask};
 	if (root < 0)
-		return err_set(e, ERR_UNAVAILABLE, "the host directory %s is not there any more: nothing can be undone", was->target);
+		return err_set(e, ERR_UNAVAILABLE, "the host directory %s is not there any more: nothing can be undone",
+			       was->target);
 	for (size_t i = 0; i < was->n; i++)
 		reverse(&was->v[i], t);
 	t->what = TXN_UNDO;
@@ -132,7 +138,8 @@ static int undo_run(struct shadow *s, int log, uint32_t mask, struct txn *was, s
 	return rc;
 }
 
-int review_undo(const char *shadow, int log, uint32_t mask, struct apply_result *out, struct refusal *why, struct err *e)
+int review_undo(const char *shadow, int log, uint32_t mask, struct apply_result *out, struct refusal *why,
+		struct err *e)
 {
 	struct shadow *s;
 	struct txn was;

@@ -57,5 +57,5 @@ int review_dismiss(struct review *r, const struct selection *set, struct delta_o
 		   struct err *e) MUST_USE;
 
 // For this room: the steps of the marked changes.
-int review_steps(struct review *r, const struct apply_spec *a, struct txn *t, struct apply_result *out, struct refusal *why,
-		 struct err *e) MUST_USE;
+int review_steps(struct review *r, const struct apply_spec *a, struct txn *t, struct apply_result *out,
+		 struct refusal *why, struct err *e) MUST_USE;

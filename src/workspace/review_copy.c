@@ -137,7 +137,8 @@ static int discard_git(struct collector *c, struct delta_in *in, const struct de
 static int take_entry(struct collector *c, struct delta_in *in, const struct delta_entry *en)
 {
 	if (c->n >= COPY_ENTRIES)
-		return err_set(c->e, ERR_LIMIT, "more than %u paths changed; dismiss or remove some inside the sandbox", COPY_ENTRIES);
+		return err_set(c->e, ERR_LIMIT, "more than %u paths changed; dismiss or remove some inside the sandbox",
+			       COPY_ENTRIES);
 	if (en->kind == 'c')
 		return err_set(c->e, ERR_INVALID, "an expectation is no change: %.200s", en->path);
 	if (en->kind == 'g' || review_path_has_git(en->path))
@@ -174,7 +175,8 @@ static int check_list(struct collector *c)
 		if (last && !strcmp(en->path, last->path))
 			return err_set(c->e, ERR_INVALID, "the stream of changes names %.200s twice", en->path);
 		if (last && !strchr("dog", last->kind) && review_path_below(en->path, last->path))
-			return err_set(c->e, ERR_INVALID, "the stream of changes has %.200s below what is no directory", en->path);
+			return err_set(c->e, ERR_INVALID, "the stream of changes has %.200s below what is no directory",
+				       en->path);
 		c->r->discarded += strchr("gsu", en->kind) != NULL;
 		if (to != i)
 			c->v[to] = *en, en->path = NULL;
@@ -226,7 +228,8 @@ int review_collect(int shadow, struct delta_in *in, uint64_t file_max, uint64_t 
 	if (fd < 0)
 		return -1;
 	*out = (struct collect_result){0};
-	struct collector c = {.fd = fd, .out = BUF_INIT(4u << 20), .file_max = file_max, .total_max = total_max, .r = out, .e = e};
+	struct collector c = {
+		.fd = fd, .out = BUF_INIT(4u << 20), .file_max = file_max, .total_max = total_max, .r = out, .e = e};
 	int rc = collect(&c, in);
 	if (!rc && renameat(shadow, "skep/s.new", shadow, "skep/s"))
 		rc = err_sys(e, "keep the copy of the changes");

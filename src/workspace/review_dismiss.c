@@ -64,7 +64,10 @@ static int put_rest(struct writer *w, struct change *c, const struct texts *t)
 static int put_back(struct writer *w, struct change *c, const struct texts *t)
 {
 	bool lost = c->state == STATE_LOST;
-	return put_expect(w, c) || put_side(w, c->path, lost ? &c->h : &c->p, lost ? t->h : t->p, lost ? t->h_n : t->p_n) ? -1 : 0;
+	return put_expect(w, c) ||
+			       put_side(w, c->path, lost ? &c->h : &c->p, lost ? t->h : t->p, lost ? t->h_n : t->p_n)
+		       ? -1
+		       : 0;
 }
 
 // Directories that only the sandbox has go with the last file in them; one that is not empty stays.
@@ -114,7 +117,8 @@ static int put_change(struct writer *w, struct change *c)
 	return rc;
 }
 
-int review_dismiss(struct review *r, const struct selection *set, struct delta_out *out, uint64_t *out_paths, struct err *e)
+int review_dismiss(struct review *r, const struct selection *set, struct delta_out *out, uint64_t *out_paths,
+		   struct err *e)
 {
 	struct writer w = {.r = r, .out = out, .count = out_paths, .e = e};
 	*out_paths = 0;

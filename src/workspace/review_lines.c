@@ -74,8 +74,8 @@ int hunks_diff(const struct lines *a, const struct lines *b, struct hunks *out, 
 	o.flags = GIT_DIFF_FORCE_TEXT | GIT_DIFF_INDENT_HEURISTIC;
 	*out = (struct hunks){0};
 	git_libgit2_init();
-	int rc = git_diff_buffers(a->p ? a->p : "", a->at[a->n], "a", b->p ? b->p : "", b->at[b->n], "a", &o, NULL, NULL,
-				  on_hunk, NULL, out);
+	int rc = git_diff_buffers(a->p ? a->p : "", a->at[a->n], "a", b->p ? b->p : "", b->at[b->n], "a", &o, NULL,
+				  NULL, on_hunk, NULL, out);
 	if (rc) {
 		const git_error *g = git_error_last();
 		err_set(e, ERR_SYSTEM, "compare two texts: %s", g ? g->message : "unknown reason");
@@ -200,7 +200,8 @@ void hunks_splice(const struct hunks *h, const struct lines *base, const struct 
 	buf_add(out, p, n);
 }
 
-int lines_merge_markers(const struct lines *p, const struct lines *h, const struct lines *s, struct buf *out, struct err *e)
+int lines_merge_markers(const struct lines *p, const struct lines *h, const struct lines *s, struct buf *out,
+			struct err *e)
 {
 	git_merge_file_input in[3];
 	git_merge_file_options o;
@@ -218,7 +219,8 @@ int lines_merge_markers(const struct lines *p, const struct lines *h, const stru
 	git_libgit2_init();
 	int rc = git_merge_file(&r, &in[0], &in[1], &in[2], &o);
 	if (rc)
-		err_set(e, ERR_SYSTEM, "merge a text: %s", git_error_last() ? git_error_last()->message : "unknown reason");
+		err_set(e, ERR_SYSTEM, "merge a text: %s",
+			git_error_last() ? git_error_last()->message : "unknown reason");
 	else
 		buf_add(out, r.ptr, r.len);
 	git_merge_file_result_free(&r);
@@ -246,7 +248,8 @@ int lines_binary_patch(const void *old, size_t old_n, const void *now, size_t no
 	if (!rc)
 		rc = git_patch_print(p, on_binary_line, out);
 	if (rc)
-		err_set(e, ERR_SYSTEM, "make a binary patch: %s", git_error_last() ? git_error_last()->message : "unknown reason");
+		err_set(e, ERR_SYSTEM, "make a binary patch: %s",
+			git_error_last() ? git_error_last()->message : "unknown reason");
 	git_patch_free(p);
 	git_libgit2_shutdown();
 	return rc ? -1 : 0;

@@ -50,7 +50,8 @@ void hunk_name_whole(struct hunk *h, const char *path, const char *tag, const vo
 // States and host_at of h (P -> S), given the host's own changes (P -> H).
 void hunks_place(struct hunks *h, const struct lines *s, const struct hunks *host, const struct lines *host_lines);
 // base (P, or H when at_host) with those hunks that are taken. Of H: only CLEAN ones.
-void hunks_splice(const struct hunks *h, const struct lines *base, const struct lines *s, bool at_host, struct buf *out);
+void hunks_splice(const struct hunks *h, const struct lines *base, const struct lines *s, bool at_host,
+		  struct buf *out);
 // Three-way merge with markers around what conflicts.
 int lines_merge_markers(const struct lines *p, const struct lines *h, const struct lines *s, struct buf *out,
 			struct err *e) MUST_USE;

@@ -61,7 +61,8 @@ static int check(const struct mail *m, struct err *e)
 {
 	if (!is_header(m->author) || !is_header(m->email) || !is_header(m->subject) || strpbrk(m->email, "<> ") ||
 	    strpbrk(m->author, "<>") || !*m->author || !*m->subject)
-		return err_set(e, ERR_INVALID, "author, email and subject are one line each, and none of them may be empty");
+		return err_set(e, ERR_INVALID,
+			       "author, email and subject are one line each, and none of them may be empty");
 	return 0;
 }
 
@@ -71,7 +72,9 @@ static int commit_tree(struct review *r, const uint8_t parent[SHADOW_OID], uint8
 	struct apply_result result = {0};
 	struct refusal why = {0};
 	uint8_t tree[SHADOW_OID];
-	int rc = shadow_commit_tree(r->shadow, parent, tree, e) || review_steps(r, &a, &result.txn, &result, &why, e) ? -1 : 0;
+	int rc = shadow_commit_tree(r->shadow, parent, tree, e) || review_steps(r, &a, &result.txn, &result, &why, e)
+			 ? -1
+			 : 0;
 	struct shadow_update *v = xcalloc(result.txn.n_base + 1, sizeof *v);
 	for (size_t i = 0; i < result.txn.n_base; i++) {
 		v[i] = (struct shadow_update){.path = result.txn.base[i].path, .mode = result.txn.base[i].after.mode};
@@ -85,8 +88,8 @@ static int commit_tree(struct review *r, const uint8_t parent[SHADOW_OID], uint8
 	return rc;
 }
 
-int mail_commit(struct review *r, const struct mail *m, const char *parent, uint8_t out[SHADOW_OID], uint8_t out_tree[SHADOW_OID],
-		struct err *e)
+int mail_commit(struct review *r, const struct mail *m, const char *parent, uint8_t out[SHADOW_OID],
+		uint8_t out_tree[SHADOW_OID], struct err *e)
 {
 	auto_buf struct buf b = BUF_INIT(16u << 20);
 	uint8_t on[SHADOW_OID];
@@ -98,7 +101,8 @@ int mail_commit(struct review *r, const struct mail *m, const char *parent, uint
 	shadow_hex(out_tree, hex);
 	buf_fmt(&b, "tree %s\nparent %s\n", hex, parent);
 	for (int i = 0; i < 2; i++)
-		buf_fmt(&b, "%s %s <%s> %llu +0000\n", i ? "committer" : "author", m->author, m->email, (unsigned long long)m->date);
+		buf_fmt(&b, "%s %s <%s> %llu +0000\n", i ? "committer" : "author", m->author, m->email,
+			(unsigned long long)m->date);
 	buf_fmt(&b, "\n%s\n", m->subject);
 	if (m->message && *m->message)
 		buf_fmt(&b, "\n%s%s", m->message, str_has_suffix(m->message, "\n") ? "" : "\n");
@@ -122,7 +126,8 @@ int mail_head(const struct review *r, const struct mail *m, struct buf *out, str
 	put_words(out, m->author);
 	buf_fmt(out, " <%s>\nDate: %s\nSubject: [PATCH] ", m->email, date);
 	put_words(out, m->subject);
-	buf_str(out, "\nMIME-Version: 1.0\nContent-Type: text/plain; charset=UTF-8\nContent-Transfer-Encoding: 8bit\n\n");
+	buf_str(out,
+		"\nMIME-Version: 1.0\nContent-Type: text/plain; charset=UTF-8\nContent-Transfer-Encoding: 8bit\n\n");
 	if (m->message)
 		put_message(out, m->message);
 	buf_str(out, "---\n");

@@ -24,13 +24,17 @@ static const struct {
 	unsigned from, to;
 	enum review_hidden what;
 } hidden[] = {
-	{0x00ad, 0x00ad, HIDDEN_INVISIBLE}, {0x034f, 0x034f, HIDDEN_INVISIBLE}, {0x061c, 0x061c, HIDDEN_BIDI},
-	{0x115f, 0x1160, HIDDEN_INVISIBLE}, {0x17b4, 0x17b5, HIDDEN_INVISIBLE}, {0x180b, 0x180f, HIDDEN_INVISIBLE},
-	{0x200b, 0x200d, HIDDEN_INVISIBLE}, {0x200e, 0x200f, HIDDEN_BIDI},	{0x2028, 0x2029, HIDDEN_INVISIBLE},
-	{0x202a, 0x202e, HIDDEN_BIDI},	    {0x2060, 0x2065, HIDDEN_INVISIBLE}, {0x2066, 0x2069, HIDDEN_BIDI},
-	{0x206a, 0x206f, HIDDEN_INVISIBLE}, {0x3164, 0x3164, HIDDEN_INVISIBLE}, {0xfe00, 0xfe0f, HIDDEN_INVISIBLE},
-	{0xfeff, 0xfeff, HIDDEN_INVISIBLE}, {0xffa0, 0xffa0, HIDDEN_INVISIBLE}, {0xfff0, 0xfff8, HIDDEN_INVISIBLE},
-	{0x1bca0, 0x1bca3, HIDDEN_INVISIBLE}, {0x1d173, 0x1d17a, HIDDEN_INVISIBLE}, {0xe0000, 0xe0fff, HIDDEN_INVISIBLE},
+	{0x00ad, 0x00ad, HIDDEN_INVISIBLE},   {0x034f, 0x034f, HIDDEN_INVISIBLE},
+	{0x061c, 0x061c, HIDDEN_BIDI},	      {0x115f, 0x1160, HIDDEN_INVISIBLE},
+	{0x17b4, 0x17b5, HIDDEN_INVISIBLE},   {0x180b, 0x180f, HIDDEN_INVISIBLE},
+	{0x200b, 0x200d, HIDDEN_INVISIBLE},   {0x200e, 0x200f, HIDDEN_BIDI},
+	{0x2028, 0x2029, HIDDEN_INVISIBLE},   {0x202a, 0x202e, HIDDEN_BIDI},
+	{0x2060, 0x2065, HIDDEN_INVISIBLE},   {0x2066, 0x2069, HIDDEN_BIDI},
+	{0x206a, 0x206f, HIDDEN_INVISIBLE},   {0x3164, 0x3164, HIDDEN_INVISIBLE},
+	{0xfe00, 0xfe0f, HIDDEN_INVISIBLE},   {0xfeff, 0xfeff, HIDDEN_INVISIBLE},
+	{0xffa0, 0xffa0, HIDDEN_INVISIBLE},   {0xfff0, 0xfff8, HIDDEN_INVISIBLE},
+	{0x1bca0, 0x1bca3, HIDDEN_INVISIBLE}, {0x1d173, 0x1d17a, HIDDEN_INVISIBLE},
+	{0xe0000, 0xe0fff, HIDDEN_INVISIBLE},
 };
 
 enum review_hidden review_hidden(unsigned cp)
@@ -90,7 +94,8 @@ bool review_path_has_git(const char *path)
 
 bool review_name_is_odd(const char *name, size_t n)
 {
-	static const char *const devices[] = {"con", "prn", "aux", "nul", "com1", "com2", "com3", "com4", "lpt1", "lpt2", "lpt3"};
+	static const char *const devices[] = {"con",  "prn",  "aux",  "nul",  "com1", "com2",
+					      "com3", "com4", "lpt1", "lpt2", "lpt3"};
 	if (!n || memchr(name, '\\', n) || memchr(name, ':', n) || name[n - 1] == '.' || name[n - 1] == ' ')
 		return true;
 	const char *dot = memchr(name, '.', n);

@@ -28,7 +28,8 @@ int op_open_parent(int root, const char *path, const char **out_name, struct err
 	*out_name = slash ? slash + 1 : path;
 	int fd = fs_open_beneath(root, parent, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, e);
 	if (fd < 0 && (e->sys == ELOOP || e->sys == EXDEV || e->sys == ENOTDIR || e->sys == ENOENT))
-		return err_set(e, ERR_CONFLICT, "%.200s: its directory is no plain directory on the host any more", path);
+		return err_set(e, ERR_CONFLICT, "%.200s: its directory is no plain directory on the host any more",
+			       path);
 	return fd;
 }
 
@@ -136,7 +137,8 @@ static int exchange(const struct names *n, const struct op *op, struct err *e)
 	if (errno == ENOENT)
 		return host_moved(op, e);
 	if (errno == EOPNOTSUPP)
-		return err_set(e, ERR_UNSUPPORTED, "the file system of %.200s can neither exchange nor link names", op->path);
+		return err_set(e, ERR_UNSUPPORTED, "the file system of %.200s can neither exchange nor link names",
+			       op->path);
 	return err_sys(e, "replace %.200s", op->path);
 }
 
@@ -147,7 +149,8 @@ static int move_free(int from_dir, const char *from, int dir, const char *name, 
 	if (errno == EEXIST || errno == ENOTEMPTY || errno == ENOENT)
 		return host_moved(op, e);
 	if (errno == EOPNOTSUPP)
-		return err_set(e, ERR_UNSUPPORTED, "the file system of %.200s can not keep a name from being replaced", op->path);
+		return err_set(e, ERR_UNSUPPORTED, "the file system of %.200s can not keep a name from being replaced",
+			       op->path);
 	return err_sys(e, "name %.200s", op->path);
 }
 
@@ -221,8 +224,9 @@ static int remove_dir(const struct names *n, const struct op *op, struct err *e)
 		return 0;
 	if ((errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR) && !op->must)
 		return 0; // the host put something there: it stays
-	return errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR ? host_moved(op, e)
-									  : err_sys(e, "remove the directory %.200s", op->path);
+	return errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR
+		       ? host_moved(op, e)
+		       : err_sys(e, "remove the directory %.200s", op->path);
 }
 
 int op_forward(struct txn_env *env, struct op *op, struct err *e)
@@ -309,7 +313,8 @@ int op_back(struct txn_env *env, struct op *op, struct err *e)
 			rc = make_dir(&n, op, op->old.perm, e);
 			break;
 		case OP_MKDIR:
-			if (unlinkat(n.dir, n.name, AT_REMOVEDIR) && errno != ENOENT && errno != ENOTEMPTY && errno != ENOTDIR)
+			if (unlinkat(n.dir, n.name, AT_REMOVEDIR) && errno != ENOENT && errno != ENOTEMPTY &&
+			    errno != ENOTDIR)
 				rc = err_sys(e, "remove the directory %.200s", op->path);
 			break;
 		case OP_PUT:

@@ -59,8 +59,8 @@ static bool shown(const struct hunk *h, bool only_taken)
 }
 
 // Hunks v[0..n) are near each other: one piece with their common context. shift: lines added before it.
-static void put_group(struct buf *out, const struct hunk *const *v, size_t n, const struct lines *h, const struct lines *s,
-		      unsigned context, int64_t shift)
+static void put_group(struct buf *out, const struct hunk *const *v, size_t n, const struct lines *h,
+		      const struct lines *s, unsigned context, int64_t shift)
 {
 	size_t from = v[0]->host_at > context ? v[0]->host_at - context : 0;
 	size_t end = v[n - 1]->host_at + v[n - 1]->old_n + context, added = 0, removed = 0, done = from;
@@ -104,8 +104,8 @@ static void put_hunks(struct buf *out, const struct change *c, const struct text
 	lines_done(&s);
 }
 
-void hunk_text(const struct hunk *x, const struct lines *p, const struct lines *h, const struct lines *s, unsigned context,
-	       struct buf *out)
+void hunk_text(const struct hunk *x, const struct lines *p, const struct lines *h, const struct lines *s,
+	       unsigned context, struct buf *out)
 {
 	bool conflict = x->state == HUNK_CONFLICT; // its old lines are only in the base
 	struct hunk at = *x;
@@ -141,7 +141,8 @@ static void put_whole_text(struct buf *out, char sign, const char *p, size_t n)
 	lines_done(&l);
 }
 
-static void put_index(struct buf *out, const char *old, size_t old_n, bool has_old, const char *now, size_t now_n, bool has_now)
+static void put_index(struct buf *out, const char *old, size_t old_n, bool has_old, const char *now, size_t now_n,
+		      bool has_now)
 {
 	uint8_t a[SHADOW_OID] = {0}, b[SHADOW_OID] = {0};
 	char ha[41], hb[41];
@@ -251,7 +252,8 @@ bool change_has_patch(const struct change *c)
 	       (c->state == STATE_CLEAN || c->state == STATE_MOVED || c->state == STATE_GONE);
 }
 
-int change_patch(struct review *r, const struct change *c, unsigned context, bool only_taken, struct buf *out, struct err *e)
+int change_patch(struct review *r, const struct change *c, unsigned context, bool only_taken, struct buf *out,
+		 struct err *e)
 {
 	struct texts t;
 	if (!change_has_patch(c))

@@ -8,8 +8,8 @@
 int change_patch(struct review *r, const struct change *c, unsigned context, bool only_taken, struct buf *out,
 		 struct err *e) MUST_USE;
 // One hunk as a patch shows it: "@@ … @@" and its lines, with context. A conflicting one stands on the base.
-void hunk_text(const struct hunk *x, const struct lines *p, const struct lines *h, const struct lines *s, unsigned context,
-	       struct buf *out);
+void hunk_text(const struct hunk *x, const struct lines *p, const struct lines *h, const struct lines *s,
+	       unsigned context, struct buf *out);
 void change_name_status(const struct change *c, struct buf *out); // "M\tpath\n"
 void patch_stat(const struct review *r, struct buf *out);	  // as git diff --stat
 void patch_quote(struct buf *out, const char *prefix, const char *path); // as git does, in "" when it must be

@@ -70,7 +70,8 @@ static bool may_be_source(const struct change *c)
 
 static bool may_be_target(const struct change *c)
 {
-	return c->kind == CHANGE_ADD && c->state == STATE_CLEAN && c->s.type == SIDE_FILE && !c->from && !c->unseen && c->s.size;
+	return c->kind == CHANGE_ADD && c->state == STATE_CLEAN && c->s.type == SIDE_FILE && !c->from && !c->unseen &&
+	       c->s.size;
 }
 
 static int pair(struct review *r, struct change *from, struct change *to, unsigned score, struct err *e)
@@ -105,7 +106,8 @@ static int pair(struct review *r, struct change *from, struct change *to, unsign
 static int by_content(const void *a, const void *b)
 {
 	const struct change *x = *(struct change *const *)a, *y = *(struct change *const *)b;
-	const struct side *xs = x->kind == CHANGE_DELETE ? &x->p : &x->s, *ys = y->kind == CHANGE_DELETE ? &y->p : &y->s;
+	const struct side *xs = x->kind == CHANGE_DELETE ? &x->p : &x->s,
+			  *ys = y->kind == CHANGE_DELETE ? &y->p : &y->s;
 	const char *xn = strrchr(x->path, '/'), *yn = strrchr(y->path, '/');
 	int d = memcmp(xs->oid, ys->oid, SHADOW_OID);
 	if (!d) // of several equal ones those with the same name belong together
@@ -122,7 +124,8 @@ static size_t gather(struct review *r, struct change **out, bool (*want)(const s
 	return n;
 }
 
-static int pair_equal(struct review *r, struct change **from, size_t n_from, struct change **to, size_t n_to, struct err *e)
+static int pair_equal(struct review *r, struct change **from, size_t n_from, struct change **to, size_t n_to,
+		      struct err *e)
 {
 	qsort(from, n_from, sizeof *from, by_content);
 	qsort(to, n_to, sizeof *to, by_content);

@@ -247,7 +247,8 @@ static void print_member(struct buf *b, const json_t *o, const char *key)
 // What npm and the hook managers run.
 static bool read_scripts(const char *p, size_t n, struct buf *out)
 {
-	static const char *const keys[] = {"scripts", "bin", "husky", "lint-staged", "simple-git-hooks", "pre-commit", "gypfile"};
+	static const char *const keys[] = {"scripts",	       "bin",	     "husky",  "lint-staged",
+					   "simple-git-hooks", "pre-commit", "gypfile"};
 	struct err e;
 	if (!n)
 		return true;
@@ -269,7 +270,8 @@ bool risk_scripts_differ(const char *old, size_t old_n, const char *now, size_t 
 
 static void read_sections(const char *p, size_t n, struct buf *out)
 {
-	static const char *const wanted[] = {"build-system", "hook", "script", "entry-points", "tool.hatch", "tool.setuptools",
+	static const char *const wanted[] = {"build-system",	  "hook",	"script",
+					     "entry-points",	  "tool.hatch", "tool.setuptools",
 					     "tool.poetry.build", "tool.pytest"};
 	bool in = false;
 	for (struct str rest = {p, n}, line; str_next(&rest, '\n', &line);) {
@@ -316,9 +318,12 @@ void risk_of_text(const char *p, size_t n, struct risk_text *out)
 static void judge_text(struct change *c, const struct risk_text *t)
 {
 	if (t->bidi)
-		change_add_risk(c, "bidi", "%zu characters turn the direction of text: it may read otherwise than it runs", t->bidi);
+		change_add_risk(c, "bidi",
+				"%zu characters turn the direction of text: it may read otherwise than it runs",
+				t->bidi);
 	if (t->invisible)
-		change_add_risk(c, "invisible", "%zu characters show nothing: names that look alike may differ", t->invisible);
+		change_add_risk(c, "invisible", "%zu characters show nothing: names that look alike may differ",
+				t->invisible);
 	if (t->control)
 		change_add_risk(c, "control", "%zu control characters: a terminal may show something else", t->control);
 	if (t->longest > LONG_LINE)
@@ -392,7 +397,8 @@ static void judge_bare(struct review *r, struct change *c)
 	bool has_objects = i < r->copy.n && !strncmp(r->copy.v[i].path, objects, strlen(objects));
 	bool has_refs = k < r->copy.n && !strncmp(r->copy.v[k].path, refs, strlen(refs));
 	if (has_objects || has_refs)
-		change_add_risk(c, "git", "its directory is laid out as a bare git repository, whose config and hooks git obeys");
+		change_add_risk(c, "git",
+				"its directory is laid out as a bare git repository, whose config and hooks git obeys");
 }
 
 static void judge_link(struct change *c, const struct texts *t)

@@ -55,8 +55,8 @@ static const char *known_form(const char *p, size_t n)
 
 static bool has_word(const char *p, size_t n)
 {
-	static const char *const words[] = {"secret", "token", "passw", "api_key", "apikey", "api-key", "private_key", "credential",
-					    "access_key", "auth_key"};
+	static const char *const words[] = {"secret",  "token",	      "passw",	    "api_key",	  "apikey",
+					    "api-key", "private_key", "credential", "access_key", "auth_key"};
 	char low[256];
 	size_t k = n < sizeof low ? n : sizeof low;
 	for (size_t i = 0; i < k; i++)

@@ -156,8 +156,8 @@ bool side_folds_case(int dir)
 	while (!folds && left-- && (ent = readdir(d))) {
 		struct stat a, b;
 		auto_free char *other = other_case(ent->d_name);
-		folds = other && !fstatat(dir, ent->d_name, &a, AT_SYMLINK_NOFOLLOW) && !fstatat(dir, other, &b, AT_SYMLINK_NOFOLLOW) &&
-			a.st_ino == b.st_ino && a.st_nlink < 2;
+		folds = other && !fstatat(dir, ent->d_name, &a, AT_SYMLINK_NOFOLLOW) &&
+			!fstatat(dir, other, &b, AT_SYMLINK_NOFOLLOW) && a.st_ino == b.st_ino && a.st_nlink < 2;
 	}
 	closedir(d);
 	return folds;

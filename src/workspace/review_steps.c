@@ -106,7 +106,9 @@ static int select_hunks(struct review *r, char *const *ids, struct err *e)
 		if (hit)
 			hit->hunk->take = true;
 		else
-			rc = err_set(e, ERR_NOT_FOUND, "no change %.40s is pending: it was taken, or is another one now; look again", *ids);
+			rc = err_set(e, ERR_NOT_FOUND,
+				     "no change %.40s is pending: it was taken, or is another one now; look again",
+				     *ids);
 	}
 	free(v);
 	return rc;
@@ -163,8 +165,8 @@ static int check_taken(struct review *r, const struct apply_spec *a, struct appl
 		if (!change_is_taken(c))
 			continue;
 		if (c->unseen)
-			return err_set(e, ERR_LIMIT, "%.200s is longer than %llu bytes: copy it out with `skep cp`", c->path,
-				       (unsigned long long)COPY_FILE_MAX);
+			return err_set(e, ERR_LIMIT, "%.200s is longer than %llu bytes: copy it out with `skep cp`",
+				       c->path, (unsigned long long)COPY_FILE_MAX);
 		if (c->n_risks && !is_accepted(a, c) && ++risky)
 			refusal_add(why, c->path, "%s: %s", c->risks[0].flag, c->risks[0].reason);
 		if (a->from_base || !hits_conflict(c) || (a->conflicts == CONFLICTS_MARKERS && takes_markers(c)))
@@ -179,7 +181,8 @@ static int check_taken(struct review *r, const struct apply_spec *a, struct appl
 	if (conflicting)
 		return err_set(e, ERR_CONFLICT, "%zu path%s conflict%s with the host; nothing was written", conflicting,
 			       conflicting == 1 ? "" : "s", conflicting == 1 ? "s" : "");
-	return risky ? err_set(e, ERR_DENIED, "%zu path%s must be accepted by name, or all with --accept-risk; nothing was written",
+	return risky ? err_set(e, ERR_DENIED,
+			       "%zu path%s must be accepted by name, or all with --accept-risk; nothing was written",
 			       risky, risky == 1 ? "" : "s")
 		     : 0;
 }
@@ -237,8 +240,8 @@ static int step_rm(struct making *m, struct change *c, const struct texts *t)
 	return note_base(m, c, 0, NULL);
 }
 
-static void put_op(struct making *m, const char *path, const struct side *old, enum side_type type, bool exec, const char *p,
-		   size_t n)
+static void put_op(struct making *m, const char *path, const struct side *old, enum side_type type, bool exec,
+		   const char *p, size_t n)
 {
 	struct side now = {.type = type, .exec = exec, .perm = perm_of(m, old, exec)};
 	side_hash(&now, p, n);
@@ -365,8 +368,8 @@ static int make_base(struct making *m)
 	return rc;
 }
 
-int review_steps(struct review *r, const struct apply_spec *a, struct txn *t, struct apply_result *out, struct refusal *why,
-		 struct err *e)
+int review_steps(struct review *r, const struct apply_spec *a, struct txn *t, struct apply_result *out,
+		 struct refusal *why, struct err *e)
 {
 	struct making m = {.r = r, .a = a, .t = t, .e = e};
 	if (check_taken(r, a, out, why, e))

@@ -38,8 +38,8 @@ static int link_name(int from_dir, const char *from, int dir, const char *to)
 bool swap_is_half(int a_dir, const char *a, int b_dir, const char *b)
 {
 	struct stat x, y;
-	return !fstatat(a_dir, a, &x, AT_SYMLINK_NOFOLLOW) && !fstatat(b_dir, b, &y, AT_SYMLINK_NOFOLLOW) && x.st_ino == y.st_ino &&
-	       x.st_dev == y.st_dev;
+	return !fstatat(a_dir, a, &x, AT_SYMLINK_NOFOLLOW) && !fstatat(b_dir, b, &y, AT_SYMLINK_NOFOLLOW) &&
+	       x.st_ino == y.st_ino && x.st_dev == y.st_dev;
 }
 
 int swap_settle(int temp_dir, const char *temp)

@@ -276,7 +276,8 @@ int txn_lock(int log, struct err *e)
 	if (fd < 0)
 		return -1;
 	if (flock(fd, LOCK_EX | LOCK_NB))
-		return errno == EWOULDBLOCK ? err_set(e, ERR_CONFLICT, "another apply or undo of this sandbox is going on: try again")
+		return errno == EWOULDBLOCK ? err_set(e, ERR_CONFLICT,
+						      "another apply or undo of this sandbox is going on: try again")
 					    : err_sys(e, "lock the intent log");
 	return take_fd(&fd);
 }

@@ -2,6 +2,7 @@
 // Hunks: their parts give the whole in any order, ids are theirs alone, a merge keeps both sides.
 #include "base/mem.h"
 #include "workspace/review_lines.h"
+#include <git2.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -289,5 +290,8 @@ int main(void)
 		cmocka_unit_test(test_ids_are_stable), cmocka_unit_test(test_merge),	    cmocka_unit_test(test_conflicts),
 		cmocka_unit_test(test_merge_keeps_both),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	git_libgit2_init(); // once: the code under test counts on a cheap second time
+	int rc = cmocka_run_group_tests(tests, NULL, NULL);
+	git_libgit2_shutdown();
+	return rc;
 }
