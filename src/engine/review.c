@@ -125,6 +125,8 @@ static void put_places(struct jsonw *w, const struct review *r, const struct san
 	auto_free char *shadow = path_of(r, "shadow.git"), *log = path_of(r, "apply"), *out = path_of(r, "dismiss");
 	auto_free char *tree = s->tree ? xasprintf("%s/%s", r->g->skep_home, s->tree) : NULL;
 	jw_kstr(w, "shadow", shadow);
+	if (s->project.hide)
+		jw_kstrv(w, "hide", s->project.hide);
 	jw_kstr(w, "log", log);
 	jw_kstr(w, "out", out);
 	jw_kstr(w, "target", s->repo ? s->repo : tree);

@@ -51,6 +51,7 @@ struct review_spec {
 	int64_t t0_ns;	   // when the sandbox was made
 	bool renames, risks;
 	bool ignored; // what the host ignores too
+	char **hide;  // globs (model/glob.h) of what the sandbox never saw: no change of its; NULL = none
 };
 
 struct review {

@@ -53,11 +53,11 @@ static void drop(struct review *r, const char *said, size_t n)
 int review_drop_ignored(struct review *r, struct err *e)
 {
 	auto_buf struct buf ask = BUF_INIT(256u << 20);
-	auto_git struct git_run g = {0}; // there is a way out before it is set up
 	if (r->root < 0 || !fs_exists(r->root, ".git") || !candidates(r, &ask))
 		return 0;
 	if (ask.overflow)
 		return err_set(e, ERR_LIMIT, "too many new files to ask git about");
+	auto_git struct git_run g;
 	git_init(&g, GIT_ALONE, r->spec.shadow);
 	g.tree = r->spec.target;
 	git_args(&g, "check-ignore", "-z", "--stdin", "--no-index", NULL);

@@ -81,7 +81,7 @@ static int get_places(const json_t *o, struct review_request *r, struct err *e)
 	if (json_get_str(o, "shadow", &r->spec.shadow, e) || json_get_str(o, "target", &r->spec.target, e) ||
 	    json_get_str(o, "base", &r->spec.base, e) || json_get_str(o, "log", &r->log, e) || json_get_str(o, "out", &r->out, e) || json_get_str(o, "to", &r->apply.to, e) ||
 	    json_get_u64(o, "dev", &r->spec.dev, e) || json_get_u64(o, "ino", &r->spec.ino, e) || json_get_u64(o, "t0", &t0, e) ||
-	    json_get_u64(o, "umask", &mask, e))
+	    json_get_u64(o, "umask", &mask, e) || json_get_strv(o, "hide", &r->spec.hide, e))
 		return -1;
 	r->spec.t0_ns = (int64_t)t0;
 	r->apply.umask = mask & 0777;
@@ -113,7 +113,7 @@ static int get_wishes(const json_t *o, struct review_request *r, struct err *e)
 
 int review_request_read(const char *p, size_t n, struct review_request *r, struct err *e)
 {
-	static const char *const known[] = {"ignored", "shadow", "target", "base", "log",	"out",	  "to",	     "dev",	"ino",	  "t0",	      "umask",
+	static const char *const known[] = {"ignored", "hide", "shadow", "target", "base", "log",	"out",	  "to",	     "dev",	"ino",	  "t0",	      "umask",
 					    "format", "conflicts", "context", "text", "digest", "accept_risk", "accept", "accept_b64",
 					    "set",    "author",	 "email", "subject", "message", "date", "parent", NULL};
 	*r = (struct review_request){.spec.renames = true, .spec.risks = true, .context = 3};
@@ -132,6 +132,7 @@ void review_request_done(struct review_request *r)
 	strv_free(r->apply.set.paths);
 	strv_free(r->apply.set.hunks);
 	strv_free(r->apply.accept);
+	strv_free(r->spec.hide);
 	json_decref(r->json);
 	*r = (struct review_request){0};
 }

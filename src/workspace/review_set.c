@@ -5,6 +5,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/sha256.h"
+#include "model/glob.h"
 #include "workspace/review_base.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -101,6 +102,11 @@ static int keep(struct review *r, struct change *c)
 	return 0;
 }
 
+static bool is_hidden(const struct review *r, const char *path)
+{
+	return glob_covers(r->spec.hide, path);
+}
+
 // One file or link: looks at its sides and keeps it when something is pending.
 static int consider(struct review *r, const char *path, const struct copy_entry *en, bool in_gone_dir, struct err *e)
 {
@@ -155,7 +161,7 @@ static int on_base_file(void *arg, const char *path, const struct shadow_entry *
 {
 	struct expand *x = arg;
 	const struct copy_entry *own = review_copy_find(&x->r->copy, path);
-	if (en->mode == 0160000 || (own && strchr("flhx", own->kind)))
+	if (en->mode == 0160000 || is_hidden(x->r, path) || (own && strchr("flhx", own->kind)))
 		return 0;
 	return consider(x->r, path, NULL, true, x->e);
 }
@@ -193,6 +199,11 @@ static int on_host_entry(void *arg, const char *path, const struct side *s)
 	struct expand *x = arg;
 	struct shadow_entry en;
 	const struct copy_entry *own = review_copy_find(&x->r->copy, path);
+	if (is_hidden(x->r, path)) { // it never saw it: it stays, and so do the directories it is in
+		free(x->kept);
+		x->kept = xstrdup(path);
+		return 0;
+	}
 	if (own && strchr("flhx", own->kind))
 		return 0;
 	if (s->type == SIDE_DIR) {
@@ -264,6 +275,8 @@ static int take_dir(struct review *r, const struct copy_entry *en, struct err *e
 
 static int take_entry(struct review *r, const struct copy_entry *en, struct err *e)
 {
+	if (is_hidden(r, en->path))
+		return 0;
 	switch (en->kind) {
 	case 'd':
 	case 'o':

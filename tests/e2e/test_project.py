@@ -172,6 +172,24 @@ def test_hidden_is_absent_and_no_deletion(home, skep):
         assert f.read() == "hunter2 again\n"
 
 
+def test_review_never_touches_what_is_hidden(home, skep):
+    """Not its own file under a hidden name, and not what lay in a directory that it removed."""
+    for p in (".env", "conf/a.pem", "conf/t", "only/k.pem", "f"):
+        write(home, p, f"{p}\n")
+    project(home, "hide: [.env, '**/*.pem']\n")
+    sid = home.new()
+    skep("exec", sid, "--", *SHELL, "echo mine > .env; rm -r conf only; mkdir only; echo n > only/new; echo x > only/own.pem; echo f2 > f").ok()
+    r = skep("diff", sid, "--name-status").ok()
+    assert sorted(r.out.split("\n")) == sorted(["", "D\tconf/t", "M\tf", "A\tonly/new"])
+    assert ".env" not in skep("diff", sid).ok().out
+    skep("apply", sid, "--yes").ok()
+    seen = {f"{at}/{f}"[len(home.dir) + 1:] for at, _, fs in os.walk(home.dir) for f in fs}
+    assert seen == {".skep.yaml", ".env", "conf/a.pem", "only/k.pem", "only/new", "f"}
+    for p in (".env", "conf/a.pem", "only/k.pem"):
+        with open(f"{home.dir}/{p}", encoding="ascii") as f:
+            assert f.read() == f"{p}\n"
+
+
 def test_hide_is_judged_at_every_start(home, skep):
     write(home, "a.pem", "hunter2\n")
     project(home, "hide: ['*.pem']\n")

@@ -152,15 +152,33 @@ static void resolves_sources(void **state)
 	expect_base(p, "home/nothing", NULL, NULL);
 }
 
-static void refuses_urls_as_not_built(void **state)
+static void expect_url(const char *text, const char *kept)
+{
+	struct err e;
+	assert_true(source_is_url(text));
+	char *url = source_url(text, &e);
+	if (kept)
+		assert_string_equal(url, kept);
+	else
+		assert_null(url);
+	free(url);
+}
+
+static void urls_are_kept_without_credentials(void **state)
 {
 	struct place *p = *state;
 	struct source s;
 	struct err e;
-	assert_int_equal(source_resolve(&p->rules, p->dir, "https://example.org/x.git", &s, &e), -1);
-	assert_int_equal(e.kind, ERR_UNSUPPORTED);
-	assert_int_equal(source_resolve(&p->rules, p->dir, "git@example.org:x.git", &s, &e), -1);
-	assert_int_equal(e.kind, ERR_UNSUPPORTED);
+	expect_url("https://example.org/x.git", "https://example.org/x.git");
+	expect_url("https://me:token@example.org/x.git", "https://example.org/x.git");
+	expect_url("https://a@b:c@example.org/x@y.git", "https://example.org/x@y.git");
+	expect_url("ssh://git@example.org/x.git", "ssh://git@example.org/x.git");
+	expect_url("ssh://git:word@example.org:22/x.git", "ssh://git@example.org:22/x.git");
+	expect_url("git@example.org:x.git", "git@example.org:x.git");
+	expect_url("file:///srv/x.git", "file:///srv/x.git");
+	expect_url("ext::sh -c id://x", NULL);
+	expect_url("ftp://example.org/x", NULL);
+	assert_false(source_is_url("/srv/a:b"));
 	assert_int_equal(source_resolve(&p->rules, p->dir, "relative", &s, &e), -1);
 	assert_int_equal(e.kind, ERR_INVALID);
 }
@@ -192,7 +210,7 @@ int main(void)
 		cmocka_unit_test(clean_paths),
 		cmocka_unit_test(maps_the_callers_directory),
 		cmocka_unit_test_setup_teardown(resolves_sources, make_place, drop_place),
-		cmocka_unit_test_setup_teardown(refuses_urls_as_not_built, make_place, drop_place),
+		cmocka_unit_test_setup_teardown(urls_are_kept_without_credentials, make_place, drop_place),
 		cmocka_unit_test_setup_teardown(reads_head, make_place, drop_place),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
