@@ -30,6 +30,7 @@ struct init {
 	bool ending, walk;
 	uint64_t peak; // memory of the largest process that ended since somebody asked
 	bool walking;
+	pid_t walker;
 	struct watch walk_pipe;
 	struct timer stopping;
 	uint64_t stop_until;
@@ -178,6 +179,7 @@ static void do_walk(void)
 		close(p[0]);
 	else
 		self.walking = true;
+	self.walker = pid;
 }
 
 static void answer_freeze(uint8_t done)
@@ -225,7 +227,7 @@ static void do_freeze(struct frame *f)
 static void do_members(struct frame *f)
 {
 	auto_buf struct buf b = BUF_INIT(16);
-	wire_u32(&b, (uint32_t)tree_count());
+	wire_u32(&b, (uint32_t)tree_count(self.walking ? self.walker : 0)); // a look of our own is nobody's work
 	chan_send_buf(&self.chan, M_MEMBERS, f->id, &b);
 }
 
@@ -240,7 +242,7 @@ static void do_usage(struct frame *f)
 	self.peak = 0;
 	wire_u64(&b, used);
 	wire_u32(&b, (uint32_t)killed);
-	wire_u32(&b, (uint32_t)tree_count());
+	wire_u32(&b, (uint32_t)tree_count(0));
 	chan_send_buf(&self.chan, M_USAGE, f->id, &b);
 }
 
@@ -340,7 +342,7 @@ static void on_signal(struct watch *w, uint32_t events)
 			exec_reaped(x, status);
 	}
 	sweep();
-	if (self.ending && !tree_count())
+	if (self.ending && !tree_count(0))
 		finish();
 }
 

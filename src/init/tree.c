@@ -118,13 +118,13 @@ void tree_signal(pid_t leader, const char *exec_id, int sig)
 			break;
 }
 
-size_t tree_count(void)
+size_t tree_count(pid_t but)
 {
 	struct procs ps = {0};
 	size_t live = 0;
 	list_procs(&ps);
 	for (size_t i = 0; i < ps.n; i++)
-		live += ps.list[i].state != 'Z';
+		live += ps.list[i].state != 'Z' && ps.list[i].pid != but;
 	free(ps.list);
 	return live;
 }
