@@ -108,8 +108,12 @@ char *source_url(const char *s, struct err *e)
 {
 	static const char *const schemes[] = {"https", "http", "ssh", "git", "file"};
 	const char *at = strstr(s, "://");
-	if (!at)
-		return strlen(s) < 2048 && s[0] != '-' ? xstrdup(s) : (err_set(e, ERR_INVALID, "%.60s is not a repository", s), NULL);
+	if (!at && strlen(s) < 2048 && s[0] != '-' && !strstr(s, "::")) // "ext::" and its kind name programs
+		return xstrdup(s);
+	if (!at) {
+		err_set(e, ERR_INVALID, "%.60s is not a repository", s);
+		return NULL;
+	}
 	bool known = false, web = str_has_prefix(s, "http");
 	for (size_t i = 0; i < countof(schemes); i++)
 		known |= strlen(schemes[i]) == (size_t)(at - s) && !strncmp(s, schemes[i], (size_t)(at - s));

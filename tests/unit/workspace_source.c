@@ -177,6 +177,8 @@ static void urls_are_kept_without_credentials(void **state)
 	expect_url("git@example.org:x.git", "git@example.org:x.git");
 	expect_url("file:///srv/x.git", "file:///srv/x.git");
 	expect_url("ext::sh -c id://x", NULL);
+	expect_url("ext::sh -c id", NULL);
+	expect_url("-u:x", NULL);
 	expect_url("ftp://example.org/x", NULL);
 	assert_false(source_is_url("/srv/a:b"));
 	assert_int_equal(source_resolve(&p->rules, p->dir, "relative", &s, &e), -1);
