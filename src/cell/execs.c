@@ -137,14 +137,20 @@ void sx_begun(struct sx *x, uint32_t pid)
 
 // --- output ---
 
+// At least what may be under way to an attached reader, who is promised all of it; 0 is no limit.
+static uint64_t kept_bytes(const struct cell *c)
+{
+	uint64_t cap = c->spec.limits.output_cap;
+	return !cap ? UINT64_MAX / 4 : cap > LIMIT_OUTPUT_WINDOW ? cap : LIMIT_OUTPUT_WINDOW;
+}
+
 void sx_grant(struct sx *x)
 {
 	for (int i = 0; i < 2; i++) {
 		struct output *o = &x->out[i];
-		uint64_t slow = client_slowest(x, i), cap = x->cell->spec.limits.output_cap;
+		uint64_t slow = client_slowest(x, i), room = kept_bytes(x->cell);
 		if (slow == UINT64_MAX && x->wants_reader && clock_ms() <= x->ticket_until_ms)
 			slow = 0; // a reader was promised
-		uint64_t room = cap > LIMIT_OUTPUT_WINDOW ? cap : LIMIT_OUTPUT_WINDOW;
 		if (slow != UINT64_MAX && o->total + LIMIT_OUTPUT_WINDOW > slow + room)
 			continue; // the writer waits
 		if (o->credit - o->total > LIMIT_OUTPUT_WINDOW / 2)
@@ -165,7 +171,7 @@ static void keep(struct sx *x, int i, const void *p, size_t n)
 		return;
 	if (o->ring.fd < 0) {
 		name = xasprintf("%s.%s", x->spec.id, i ? "stderr" : "stdout");
-		if (cell_out_dir(x->cell, &e) < 0 || ring_create(&o->ring, x->cell->out_dir, name, x->cell->spec.limits.output_cap, &e))
+		if (cell_out_dir(x->cell, &e) < 0 || ring_create(&o->ring, x->cell->out_dir, name, kept_bytes(x->cell), &e))
 			o->lost = true;
 	}
 	if (!o->lost && (fault(FAULT_EXEC_OUTPUT, &e) || ring_append(&o->ring, p, n, &e)))
@@ -187,8 +193,8 @@ void sx_output(struct sx *x, uint8_t stream, const void *p, size_t n)
 	o->total += n;
 	if (x->cast && i == 0)
 		cast_output(x->cast, p, n);
-	if (x->result.out_bytes + x->result.err_bytes <= x->cell->spec.limits.output_cap &&
-	    x->out[0].total + x->out[1].total > x->cell->spec.limits.output_cap && !client_attached(x) && !x->wants_reader)
+	if (x->result.out_bytes + x->result.err_bytes <= kept_bytes(x->cell) && x->out[0].total + x->out[1].total > kept_bytes(x->cell) &&
+	    !client_attached(x) && !x->wants_reader)
 		record_limit(x->cell, "output_cap", "output is longer than what is kept; the oldest bytes make room", x);
 	x->result.out_bytes = x->out[0].total;
 	x->result.err_bytes = x->out[1].total;

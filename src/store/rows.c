@@ -305,6 +305,8 @@ static void get_sandbox(struct cursor *c, struct sandbox *b)
 	get_mounts(c, b);
 	struct wire limits = get_blob(c);
 	limits_read(&limits, &b->limits);
+	if (limits.bad)
+		b->limits = LIMITS_DEFAULT; // 0 would be no limit at all
 	b->umask_bits = (uint32_t)get_u64(c);
 	b->timeout_ms = get_u64(c);
 	b->ttl_ms = get_u64(c);

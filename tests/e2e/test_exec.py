@@ -195,6 +195,15 @@ def test_run_client_killed_goes_on(home, project):
     assert home.skep("exec", s["id"], "--", "cat", "late").ok().line == "late"
 
 
+@pytest.mark.parametrize("cap", [0, 10])
+def test_a_reader_gets_everything_whatever_is_kept(home, skep, cap):
+    skep("ps").ok()
+    sid = home.api("POST", "/v1/sandboxes", {"empty": True, "limits": {"output_cap": cap}})[1]["id"]
+    for _ in range(5):
+        assert skep("exec", sid, "--", "sh", "-c", "echo 123; echo 4").ok().out == "123\n4\n"
+    assert len(skep("exec", sid, "--", "head", "-c", "5000000", "/dev/zero").ok().out_b) == 5000000
+
+
 def test_output_cap_keeps_the_last_bytes(home, skep, project):
     """Nobody reads: the last output_cap bytes stay, offsets are absolute, the command never waits."""
     status, s = home.api("POST", "/v1/sandboxes", {"cwd": project, "limits": {"output_cap": 1 << 20}}) if home.skepd_pid() else (0, 0)
