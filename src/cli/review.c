@@ -128,7 +128,7 @@ int review_place(const struct call *c, struct api *a, struct review_place *out, 
 	json_t *box = path ? api_json(a, "GET", path, NULL, e) : NULL;
 	if (box) {
 		words++;
-	} else if (path && e->kind != ERR_NOT_FOUND) {
+	} else if (path && e->kind != ERR_NOT_FOUND && e->kind != ERR_INVALID) { // what can not be an id may be a path
 		return -1;
 	} else {
 		struct err first = *e;
