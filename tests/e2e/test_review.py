@@ -366,13 +366,92 @@ def test_other_bases(home):
     n.apply("a.txt").ok()
     assert n.status() == {"n.txt": "A"} and nf.status() == {"n.txt": "A"}
     n.run("undo").ok()
-    assert n.status() == nf.status() == {"a.txt": "M", "n.txt": "A"}
+    assert n.status() == {"a.txt": "M", "n.txt": "A"}
+    assert nf.changes()["a.txt"]["state"] == "conflict", "written anew: without git nobody knows what it was before"
     e = Box(home, "--empty")
     e.sh("echo hello > a; mkdir d; ln -s a d/l")
     assert e.status() == {"a": "A", "d/l": "A"}
     os.mkdir(f"{home.top}/into")
     e.apply("--to", f"{home.top}/into", "--accept-risk").ok()
     assert files(f"{home.top}/into") == e.tree()
+
+
+# --- commits ---
+
+def test_export_of_commits(home):
+    d, mark = repo(home), f"{home.top}/mark"
+    for hook in ("reference-transaction", "post-checkout", "pre-auto-gc", "post-rewrite"):
+        put(d, f".git/hooks/{hook}", f"#!/bin/sh\ntouch {mark}\n", 0o755)
+    git("config", "core.fsmonitor", f"touch {mark}", cwd=d)
+    git("config", "core.alternateRefsCommand", f"touch {mark}", cwd=d)
+    git("config", "uploadpack.packObjectsHook", f"touch {mark}", cwd=d)
+    b = Box(home)
+    b.run("export", "--branch", "x").fails(4, "nothing was changed")
+    b.sh("echo x >> b.txt; echo n > n.txt")
+    state = b.sh("git status --porcelain; git log --oneline; git branch").out
+    before = (files(d), read(f"{d}/.git/HEAD"), read(f"{d}/.git/index"))
+    b.run("export", "--branch", "one", "-m", "what was done").ok()
+    assert not os.path.exists(mark), "something of the repository's configuration ran"
+    assert b.sh("git status --porcelain; git log --oneline; git branch").out == state, "the sandbox was changed by its export"
+    shown = lambda *a: git("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", *a, cwd=d).decode()
+    assert shown("log", "--format=%s", "one").split("\n")[:2] == ["what was done", "start"]
+    assert shown("diff", "--name-status", "main", "one") == "M\tb.txt\nA\tn.txt\n"
+    assert (files(d), read(f"{d}/.git/HEAD"), read(f"{d}/.git/index")) == before, "a file was touched"
+    b.run("export", "--branch", "one").fails(4, "exists")
+    b.run("export", "--branch", "main").fails(4, "exists")
+    for bad in ("HEAD", "-x", "a..b", "../../x", "a b", "x.lock"):
+        b.run("export", f"--branch={bad}").fails(2, "branch")
+    b.sh("git config user.name a; git config user.email a@b; git add -A; git commit -qm first; git commit -q --allow-empty -m second; echo left > u")
+    b.run("export", "--branch", "feature/two").ok()
+    assert shown("log", "--format=%s", "feature/two").split("\n")[:3] == ["second", "first", "start"]
+    bundle = f"{home.top}/b.bundle"
+    b.run("export", "--bundle", bundle).ok()
+    clone = f"{home.top}/clone"
+    git("clone", "-q", d, clone)
+    git("fetch", "-q", bundle, "refs/heads/*:refs/heads/*", cwd=clone)
+    assert "fsck" not in shown("fsck", "--strict")
+    u = Box(home, "--repo", f"file://{d}")
+    u.sh("echo u > u.txt")
+    u.run("export", "--branch", "x").fails(2, "--bundle")
+    assert b"u.txt" in subprocess.run(f"git init -q {home.top}/full && cd {home.top}/full && git bundle unbundle {bundle}.u | cut -d' ' -f1 | xargs git ls-tree --name-only",
+                                      shell=True, env=home.env, capture_output=True, check=False).stdout if u.run("export", "--bundle", f"{bundle}.u").ok() else False
+    assert [e.get("branch") for e in b.events("review.exported")][:2] == ["one", "feature/two"]
+    b.run("export").fails(2)
+    Box(home, "--empty").run("export", "--bundle", "-").fails(4, "no git repository")
+
+
+def test_hostile_bundles(home):
+    """The git inside is the sandbox's own: what it writes is checked outside."""
+    d = repo(home)
+    b = Box(home)
+    evil = {
+        "no bundle": "echo evil",
+        "nothing": "true",
+        "cut": "/usr/bin/git \"$@\" | head -c 200",
+        "another ref": "/usr/bin/git update-ref refs/heads/evil HEAD; /usr/bin/git bundle create -q - refs/heads/evil",
+        "a tree with .git": 'b=$(echo evil | /usr/bin/git hash-object -w --stdin); t=$(printf "100755 blob $b\\tpre-commit\\n" | /usr/bin/git mktree); '
+                            't=$(printf "040000 tree $t\\t.GiT\\n" | /usr/bin/git mktree); /usr/bin/git update-ref "$5" $(echo x | /usr/bin/git commit-tree $t -p HEAD); /usr/bin/git bundle create -q - "$5" ^HEAD',
+        "a broken commit": 'c=$(printf "tree $(/usr/bin/git rev-parse HEAD^{tree})\\nauthor x\\n\\nm\\n" | /usr/bin/git hash-object -t commit -w --stdin --literally); /usr/bin/git update-ref "$5" $c; /usr/bin/git bundle create -q - "$5"',
+    }
+    b.sh("echo x >> b.txt; mkdir -p $HOME/bin")
+    tips = git("for-each-ref", cwd=d)
+    for what, does in evil.items():
+        b.put("/tmp/git", f'#!/bin/sh\ncase "$1" in bundle) {does} ;; *) exec /usr/bin/git "$@" ;; esac\n')
+        home.skep("exec", b.id, "--", "sh", "-c", "chmod +x /tmp/git; cp /tmp/git $HOME/bin/git").ok()
+        # its PATH is the sandbox's to choose: here an alias would do as well
+        r = home.skep("exec", "-e", "PATH=/tmp:/usr/bin:/bin", b.id, "--", "sh", "-c", "git bundle create --quiet - refs/heads/main ^x | head -c 20")
+        assert r.rc == 0
+        r = export_with(home, b, "/tmp")
+        assert r.rc in (1, 4), (what, r.rc, r.out, r.err)
+        assert git("for-each-ref", cwd=d) == tips, what
+        assert git("fsck", "--strict", cwd=d) == b"", what
+
+
+def export_with(home, b, directory):
+    """An export while `directory` comes first in the sandbox's PATH."""
+    f = Box(home, sid=home.skep("new", "--from", home.skep("snapshot", b.id).ok().line, "-e", f"PATH={directory}:/usr/bin:/bin").ok().line)
+    f.sh("cp $HOME/bin/git /tmp/git; command -v git | grep -qx /tmp/git")
+    return f.run("export", "--branch", "evil")
 
 
 # --- what there is ---
