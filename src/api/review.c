@@ -32,7 +32,8 @@ static int decode_set(const json_t *set, struct review_want *w, struct err *e)
 static int decode(const json_t *o, struct review_want *w, struct err *e)
 {
 	static const char *const known[] = {"set", "format", "context", "text", "digest", "accept", "accept_b64", "accept_risk",
-					    "conflicts", "to", "umask", "author", "email", "subject", "message", "ignored", NULL};
+					    "conflicts", "to", "umask", "author", "email", "subject", "message", "branch", "bundle", "ignored",
+					    NULL};
 	bool text = true;
 	uint64_t mask = 022;
 	w->context = 3;
@@ -46,7 +47,8 @@ static int decode(const json_t *o, struct review_want *w, struct err *e)
 		return -1;
 	w->umask_bits = mask & 0777;
 	return own(o, "author", &w->author, e) || own(o, "email", &w->email, e) || own(o, "subject", &w->subject, e) ||
-			       own(o, "message", &w->message, e)
+			       own(o, "message", &w->message, e) ||
+			       own(o, "branch", &w->branch, e) || json_get_bool(o, "bundle", &w->bundle, e)
 		       ? -1
 		       : 0;
 }
@@ -79,8 +81,14 @@ static void review(struct request *r, enum review_verb verb)
 		request_fail(r, &e);
 		return;
 	}
-	bool json = verb != REVIEW_EXPORT && !(w.format && strcmp(w.format, "json"));
-	r->type = json ? "application/x-ndjson" : "text/x-diff";
+	if ((w.branch || w.bundle) && (verb != REVIEW_EXPORT || (w.branch && w.bundle) || w.paths || w.paths_b64 || w.hunks)) {
+		err_set(&e, ERR_INVALID, "\"branch\" or \"bundle\" goes with export, and takes all commits");
+		review_want_done(&w);
+		request_fail(r, &e);
+		return;
+	}
+	bool json = w.branch || (verb != REVIEW_EXPORT && !(w.format && strcmp(w.format, "json")));
+	r->type = w.bundle ? "application/octet-stream" : json ? "application/x-ndjson" : "text/x-diff";
 	engine_review(r->engine, r->parts[0], &w, (struct review_done){answer, r});
 }
 

@@ -76,6 +76,8 @@
 	X(SETUP_KEEP, "setup.keep") \
 	X(SETUP_KEPT, "setup.kept") \
 	X(REVIEW_INHERIT, "review.inherit") \
+	X(EXPORT_OBJECTS, "export.objects") \
+	X(EXPORT_REF, "export.ref") \
 	// one a line: branches add here
 
 enum fault {

@@ -20,7 +20,7 @@ static const char usage[] =
 	"usage: skep-repo fetch --url URL --into REPO.git [--ref REF]\n"
 	"       skep-repo checkout --repo REPO.git --commit ID --into TREE [--url URL] [--ref REF] [--host HOST]... [--repos DIR]\n"
 	"       skep-repo gitlayer --dir DIR --into OUT [--objects PATH] [--alternates DIR]...\n"
-	"       skep-repo pin --dir DIR --shadow SHADOW.git [--alternates DIR]... [--paths-from-stdin]\n"
+	"       skep-repo pin --dir DIR --shadow SHADOW.git [--alternates DIR]... [--paths-from-stdin] [--t0 NS]\n"
 	"       skep-repo copy --dir DIR --into TREE [--objects PATH] [--alternates DIR]...\n"
 	"       skep-repo --help | --faults\n"
 	"Started by skepd. --url - reads the URL from standard input, --url @NAME from a variable.\n";
@@ -37,7 +37,8 @@ enum {
 	OPT_REPOS = 256,
 	OPT_HOST = 512,
 	OPT_ALTERNATES = 1024,
-	OPT_PATHS = 2048
+	OPT_PATHS = 2048,
+	OPT_T0 = 4096
 };
 
 static const struct verb {
@@ -49,7 +50,7 @@ static const struct verb {
 	{"checkout", OPT_REPO | OPT_COMMIT | OPT_INTO, OPT_URL | OPT_REF | OPT_HOST | OPT_REPOS | OPT_OBJECTS,
 	 repo_checkout},
 	{"gitlayer", OPT_DIR | OPT_INTO, OPT_OBJECTS | OPT_ALTERNATES, repo_gitlayer},
-	{"pin", OPT_DIR | OPT_SHADOW, OPT_PATHS | OPT_ALTERNATES, repo_pin},
+	{"pin", OPT_DIR | OPT_SHADOW, OPT_PATHS | OPT_ALTERNATES | OPT_T0, repo_pin},
 	{"copy", OPT_DIR | OPT_INTO, OPT_OBJECTS | OPT_ALTERNATES, repo_copy},
 };
 
@@ -90,6 +91,7 @@ static unsigned set(struct repo_args *a, const char *name, char *value)
 		{"--objects", OPT_OBJECTS, &a->objects},
 		{"--shadow", OPT_SHADOW, &a->shadow},
 		{"--repos", OPT_REPOS, &a->repos},
+		{"--t0", OPT_T0, &a->t0},
 	};
 	for (size_t i = 0; i < countof(options); i++)
 		if (!strcmp(name, options[i].name)) {

@@ -5,6 +5,9 @@
 // skep-review diff | apply | undo | recover | dismiss | export                a request in JSON on stdin
 // skep-review inherit --from DIR --shadow DIR --base TREE|- --t0 NS           P and its objects out of another shadow
 //
+// skep-review bundle --socket PATH --ticket KEY --work DIR --ref REF [--base COMMIT] [--dir DIR [--branch B]]
+//                                                        commits of a sandbox: a branch in DIR, or the bundle on stdout
+//
 // Judges and lands what a sandbox made, for skepd, which never does such work itself. Results are JSON lines on stdout, or
 // the patch that was asked for. An error is {"error":{"kind":"…","message":"…"}} as the last line (on stderr when stdout
 // carries a patch), with exit status 1; `refused` in it names paths and reasons. docs/review.md has every field.
@@ -15,6 +18,7 @@
 #include "base/str.h"
 #include "workspace/cell_pipe.h"
 #include "workspace/review_base.h"
+#include "workspace/review_export.h"
 #include "workspace/review_json.h"
 #include "workspace/review_mail.h"
 #include "workspace/review_patch.h"
@@ -169,6 +173,26 @@ static int do_inherit(int argc, char **argv, struct err *e)
 	if (review_base_inherit(from, shadow, tree, (int64_t)t0, hex, e))
 		return -1;
 	return printf("{\"tree\":\"%s\"}\n", hex) < 0 ? err_sys(e, "write the result") : 0;
+}
+
+static int do_bundle(int argc, char **argv, struct err *e)
+{
+	struct export_spec x = {.out = STDOUT_FILENO};
+	const struct {
+		const char *name, **to;
+	} options[] = {{"--socket", &x.socket}, {"--ticket", &x.ticket}, {"--work", &x.work}, {"--ref", &x.ref},
+		       {"--base", &x.base},	{"--dir", &x.dir},	 {"--branch", &x.branch}};
+	for (int i = 2; i + 1 < argc; i += 2)
+		for (size_t k = 0; k < countof(options); k++)
+			if (!strcmp(argv[i], options[k].name))
+				*options[k].to = argv[i + 1];
+	if (!x.socket || !x.ticket || !x.work || !x.ref || (x.branch && !x.dir))
+		return err_set(e, ERR_INVALID, "--socket, --ticket, --work and --ref are needed, and --dir for a branch");
+	char commit[41];
+	raw_output = !x.branch;
+	if (review_export(&x, commit, e))
+		return -1;
+	return x.branch && printf("{\"commit\":\"%s\"}\n", commit) < 0 ? err_sys(e, "write the result") : 0;
 }
 
 static int do_collect(int argc, char **argv, struct err *e)
@@ -510,6 +534,7 @@ int main(int argc, char **argv)
 	prepare();
 	int rc = !strcmp(argv[1], "collect") ? do_collect(argc, argv, &e)
 		 : !strcmp(argv[1], "put")     ? do_put(argc, argv, &e)
+		 : !strcmp(argv[1], "bundle")  ? do_bundle(argc, argv, &e)
 		 : !strcmp(argv[1], "inherit") ? do_inherit(argc, argv, &e)
 					       : run_verb(argv[1], &why, &e);
 	if (!rc && fflush(stdout))

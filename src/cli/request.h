@@ -64,6 +64,9 @@ struct exec_request {
 	uint64_t timeout; // OPT_UNSET = none
 };
 
+// Makes it, and its exec if there is one: as skepd answered. Owned. (run.c)
+json_t *create_sandbox(struct create_opts o, const struct exec_request *x, struct err *e) MUST_USE;
+
 // What is wrong with the options themselves, before anything is asked of skepd: INVALID.
 int request_check(const struct create_opts *o, struct err *e) MUST_USE;
 int request_check_env(char *const *env, struct err *e) MUST_USE;

@@ -56,7 +56,9 @@ static const struct opt undo_opts[] = {
 
 static const struct opt export_opts[] = {
 	HINTED(OPT_STR, HINT_FILE, O(export_patch), "patch", 0, "FILE", "write a mail that git am takes; - is stdout"),
-	VALUE(OPT_STR, O(message), "message", 'm', "TEXT", "its subject"),
+	VALUE(OPT_STR, O(branch), "branch", 'b', "NAME", "make a branch in the repository, with the sandbox's commits"),
+	HINTED(OPT_STR, HINT_FILE, O(bundle), "bundle", 0, "FILE", "write its commits as a bundle that git fetch takes; - is stdout"),
+	VALUE(OPT_STR, O(message), "message", 'm', "TEXT", "the subject; with --branch and --bundle when nothing was committed"),
 	FLAG(O(ignored), "ignored", 0, "also what the directory's .gitignore names"),
 	OPTS_END,
 };
@@ -128,7 +130,7 @@ int review_place(const struct call *c, struct api *a, struct review_place *out, 
 	json_t *box = path ? api_json(a, "GET", path, NULL, e) : NULL;
 	if (box) {
 		words++;
-	} else if (path && e->kind != ERR_NOT_FOUND) {
+	} else if (path && e->kind != ERR_NOT_FOUND && e->kind != ERR_INVALID) { // what can not be an id may be a path
 		return -1;
 	} else {
 		struct err first = *e;
@@ -437,6 +439,18 @@ static int write_out(const char *file, const struct buf *b, struct err *e)
 	return fd < 0 || fs_write_all(fd, b->p, b->n, e) ? -1 : 0;
 }
 
+static int tell_branch(const struct buf *answer, const char *branch, struct err *e)
+{
+	auto_json json_t *j = json_read(answer->n ? answer->p : "", answer->n, e);
+	auto_buf struct buf b = BUF_INIT(4096);
+	if (!j)
+		return -1;
+	buf_str(&b, "branch ");
+	out_text(&b, branch);
+	buf_fmt(&b, " is at %.12s\n", json_str(j, "commit"));
+	return out_flush(&b) ? err_set(e, ERR_SYSTEM, "write the result") : 0;
+}
+
 static int export_run(const struct call *c)
 {
 	const struct review_opts *o = c->opts;
@@ -446,8 +460,8 @@ static int export_run(const struct call *c)
 	auto_http_reply struct http_reply r = {0};
 	auto_buf struct buf body = BUF_INIT(1 << 20);
 	struct jsonw w = {.b = &body};
-	if (!o->export_patch) {
-		err_set(&e, ERR_INVALID, "say what: --patch FILE");
+	if (!o->export_patch + !o->branch + !o->bundle != 2) {
+		err_set(&e, ERR_INVALID, "say what: one of --patch FILE, --branch NAME, --bundle FILE");
 		return out_usage(c, &e);
 	}
 	int rc = api_open(&a, &e) || review_place(c, &a, &p, &e);
@@ -455,9 +469,13 @@ static int export_run(const struct call *c)
 		jw_open(&w, '{');
 		jw_kstr(&w, "subject", o->message);
 		jw_kbool(&w, "ignored", p.ignored);
+		jw_kstr(&w, "branch", o->branch);
+		if (o->bundle)
+			jw_kbool(&w, "bundle", true);
 		put_set(&w, &p, NULL);
 		jw_close(&w, '}');
-		rc = ask(&a, &p, "export", &body, &r, &e) || write_out(o->export_patch, &r.body, &e);
+		rc = ask(&a, &p, "export", &body, &r, &e) ||
+		     (o->branch ? tell_branch(&r.body, o->branch, &e) : write_out(o->bundle ? o->bundle : o->export_patch, &r.body, &e));
 	}
 	review_place_done(&p);
 	return rc ? out_fail(c, &e) : 0;
@@ -485,4 +503,6 @@ REVIEW_VERB(apply, "[ID] [PATH...]", "take changes of a sandbox into the real di
 	    "nothing. Files that other programs run or trust must be accepted by name.", 0);
 REVIEW_VERB(dismiss, "[ID] [PATH...]", "put files of a sandbox back to what they were", NULL, 0);
 REVIEW_VERB(undo, "ID", "take the last apply back", "Refused where the directory has changed since.", 1);
-REVIEW_VERB(export, "[ID] [PATH...]", "write the changes of a sandbox to a file", NULL, 0);
+REVIEW_VERB(export, "[ID] [PATH...]", "take the changes of a sandbox as a patch, its commits as a branch or a bundle",
+	    "--branch makes a new branch of the repository and touches no file. With commits made in the sandbox it has\n"
+	    "those; without any, one commit of the files as they are. A branch that exists is never changed.", 0);

@@ -11,7 +11,7 @@
 
 struct review_opts {
 	bool json, stat, name_status, patch, yes, accept_risk, ignored;
-	const char *to, *color, *conflicts, *export_patch, *message;
+	const char *to, *color, *conflicts, *export_patch, *message, *branch, *bundle;
 	char **hunks, **accept;
 	uint64_t context;
 };

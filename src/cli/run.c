@@ -104,7 +104,7 @@ static int watch_setup(const char *exec, struct err *e)
 	return status ? err_set(e, ERR_SYSTEM, "the project's setup failed with status %u. Correct it, or go without: --no-setup", status) : 0;
 }
 
-static json_t *create(struct create_opts o, const struct exec_request *x, struct err *e)
+json_t *create_sandbox(struct create_opts o, const struct exec_request *x, struct err *e)
 {
 	json_t *box = create_once(&o, x, e);
 	auto_free char *exec = xstrdup(json_str(json_object_get(box, "setup"), "exec"));
@@ -131,7 +131,7 @@ static int run_run(const struct call *c)
 	bool tty = o->tty || (!o->no_tty && term_is_all());
 	bool in = tty || has_stdin();
 	struct exec_request x = {.argv = c->words, .tty = tty, .want_stdin = in, .timeout = OPT_UNSET};
-	auto_json json_t *box = create(*o, &x, &e);
+	auto_json json_t *box = create_sandbox(*o, &x, &e);
 	if (!box)
 		return out_fail(c, &e);
 	const char *id = json_str(box, "id"), *name = json_str(box, "name");
@@ -152,7 +152,7 @@ static int new_run(const struct call *c)
 	struct err e;
 	if (request_check(o, &e))
 		return out_usage(c, &e);
-	auto_json json_t *box = create(*o, NULL, &e);
+	auto_json json_t *box = create_sandbox(*o, NULL, &e);
 	if (!box)
 		return out_fail(c, &e);
 	if (o->json)

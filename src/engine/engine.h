@@ -153,6 +153,8 @@ struct review_want {
 	char **paths, **paths_b64, **hunks; // which part of the pending set; none = all of it for diff and export
 	char **accept, **accept_b64;	    // paths whose risks were seen
 	char *format, *conflicts, *digest, *to, *author, *email, *subject, *message;
+	char *branch; // export: commits, as a branch of the directory
+	bool bundle;  // export: commits, as a bundle
 	uint64_t context;
 	uint32_t umask_bits;
 };

@@ -96,8 +96,9 @@ static void start_child(struct box *b)
 {
 	struct err e;
 	auto_free char *shadow = xasprintf("%s/sandboxes/%s/shadow.git", b->g->skep_home, b->row.id);
-	char a0[] = "skep-repo", a1[] = "pin", a2[] = "--dir", a4[] = "--shadow";
-	char *argv[] = {a0, a1, a2, b->row.repo, a4, shadow, NULL};
+	auto_free char *t0 = xasprintf("%llu", (unsigned long long)b->row.created * 1000000);
+	char a0[] = "skep-repo", a1[] = "pin", a2[] = "--dir", a4[] = "--shadow", a6[] = "--t0";
+	char *argv[] = {a0, a1, a2, b->row.repo, a4, shadow, a6, t0, NULL};
 	struct pin *p = xcalloc(1, sizeof *p);
 	p->g = b->g;
 	memcpy(p->box, b->row.id, sizeof p->box);

@@ -21,6 +21,7 @@ struct review {
 	struct review_done done;
 	bool running;
 	struct buf out;
+	char *ref; // of an export of commits
 	struct review *next;
 };
 
@@ -29,7 +30,7 @@ static const char *const verb_names[] = {"diff", "apply", "dismiss", "undo", "ex
 void review_want_done(struct review_want *w)
 {
 	char **lists[] = {w->paths, w->paths_b64, w->hunks, w->accept, w->accept_b64};
-	char *texts[] = {w->format, w->conflicts, w->digest, w->to, w->author, w->email, w->subject, w->message};
+	char *texts[] = {w->format, w->conflicts, w->digest, w->to, w->author, w->email, w->subject, w->message, w->branch};
 	for (size_t i = 0; i < countof(lists); i++)
 		strv_free(lists[i]);
 	for (size_t i = 0; i < countof(texts); i++)
@@ -46,6 +47,7 @@ static void review_drop(struct review *r)
 		}
 	review_want_done(&r->want);
 	buf_done(&r->out);
+	free(r->ref);
 	free(r);
 }
 
@@ -198,6 +200,9 @@ static void note(struct review *r, struct box *b, const json_t *last)
 	jw_kstr(&w, "who", r->g->owner);
 	jw_kstr(&w, "digest", r->want.digest);
 	jw_kstr(&w, "to", r->want.to);
+	jw_kstr(&w, "branch", r->want.branch);
+	if (r->want.branch && last)
+		jw_kstr(&w, "commit", json_str(last, "commit"));
 	if (r->want.hunks)
 		jw_kstrv(&w, "hunks", r->want.hunks);
 	if (r->want.paths)
@@ -344,6 +349,67 @@ static void on_pinned(void *ctx, const struct err *e)
 		job(r, "collect", NULL, false, on_job);
 }
 
+static void on_exported(void *ctx, const struct child_end *end)
+{
+	struct review *r = ctx;
+	struct err e;
+	struct box *b = box_by_id(r->g, r->box);
+	auto_json json_t *last = r->want.branch || end->status ? child_json(end, "skep-review", &e) : NULL;
+	bool ok = !end->status && (last || r->want.bundle);
+	if (ok) {
+		buf_add(&r->out, end->out->p, end->out->n);
+		if (b)
+			note(r, b, last);
+	}
+	finish(r, ok ? NULL : &e);
+}
+
+static const char *head_of(const struct sandbox *s)
+{
+	return s->head && strlen(s->head) == 40 ? s->head : NULL;
+}
+
+// What is in the directory's own repository need not come along.
+static const char *base_commit(const struct sandbox *s)
+{
+	return s->repo ? head_of(s) : NULL;
+}
+
+// The exec inside writes the bundle; skep-review reads it there, and trusts none of it.
+static void on_bundling(void *ctx, const struct err *e, const struct outcome *o)
+{
+	struct review *r = ctx;
+	struct err why;
+	struct box *b = box_of(r, &why);
+	auto_free char *work = path_of(r, "export"), *sock = engine_socket(r->g, r->box);
+	auto_free char *ticket = o && o->ticket ? xstrdup(o->ticket) : NULL;
+	char a0[] = "skep-review", a1[] = "bundle", a2[] = "--socket", a4[] = "--ticket", a6[] = "--work", a8[] = "--ref", dir[] = "--dir",
+	     branch[] = "--branch", base[] = "--base";
+	char *argv[] = {a0, a1, a2, sock, a4, ticket, a6, work, a8, r->ref, NULL, NULL, NULL, NULL, NULL, NULL, NULL};
+	size_t n = 10;
+	auto_free char *commit = b && base_commit(&b->row) ? xstrdup(base_commit(&b->row)) : NULL;
+	if (b && b->row.repo)
+		argv[n++] = dir, argv[n++] = b->row.repo;
+	if (r->want.branch)
+		argv[n++] = branch, argv[n++] = r->want.branch;
+	if (commit)
+		argv[n++] = base, argv[n++] = commit;
+	if (!e && b && !ticket)
+		err_set(&why, ERR_BUG, "an exec without a ticket");
+	if (!e && (!b || !ticket || spawn(r, argv, NULL, on_exported, &why)))
+		e = &why;
+	if (e)
+		finish(r, e);
+}
+
+static void export_begin(struct review *r, struct box *b)
+{
+	struct exec_request x = {0};
+	r->ref = export_ref();
+	export_command(&x, r->ref, head_of(&b->row), base_commit(&b->row), r->want.subject);
+	engine_exec(r->g, r->box, &x, (struct done){on_bundling, r});
+}
+
 static void begin(struct review *r)
 {
 	struct err e;
@@ -351,6 +417,8 @@ static void begin(struct review *r)
 	r->running = true;
 	if (!b)
 		finish(r, &e);
+	else if (r->want.branch || r->want.bundle)
+		export_begin(r, b);
 	else if (r->want.verb == REVIEW_UNDO && b->row.base_pin != PIN_INHERITED)
 		judge(r);
 	else
@@ -362,6 +430,8 @@ static int check(const struct box *b, const struct review_want *w, struct err *e
 	bool lands = w->verb == REVIEW_APPLY && !w->to;
 	if (lands && !b->row.repo)
 		return err_set(e, ERR_INVALID, "sandbox %s has no directory on this machine: say where to with --to DIR, or use skep export", b->row.id);
+	if (w->branch && !b->row.repo)
+		return err_set(e, ERR_INVALID, "sandbox %s has no repository on this machine: use skep export --bundle FILE", b->row.id);
 	return w->to && w->to[0] != '/' ? err_set(e, ERR_INVALID, "\"to\" must be an absolute path") : 0;
 }
 

@@ -8,6 +8,10 @@
 // pin.c: calls then(ctx, error or NULL) when what the base was is recorded; at once if it is.
 void pin_wait(struct box *b, void (*then)(void *ctx, const struct err *e), void *ctx);
 
+// export.c: what writes a bundle inside the cell
+char *export_ref(void); // a name for the ref in it, owned
+void export_command(struct exec_request *x, const char *ref, const char *head, const char *base, const char *message);
+
 // review.c
 void review_recover(struct engine *g); // what a power cut left half done
 void review_free(struct engine *g);

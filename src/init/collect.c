@@ -123,6 +123,8 @@ static void on_change(void *ctx, char kind, const char *path)
 		rc = err_set(&c->e, ERR_LIMIT, "a changed path is too long: %.100s", plain);
 	else if ((slash ? slash[1] : path[0]) == '(' && faccessat(c->ws, plain, F_OK, AT_SYMLINK_NOFOLLOW))
 		rc = delta_put(&c->out, 'u', false, plain, &c->e); // the walk's own word for what it could not look at
+	else if (kind == 'G')
+		rc = delta_put(&c->out, 'g', false, plain, &c->e);
 	else if (kind == 'D')
 		rc = put_gone(c, plain);
 	else
@@ -133,7 +135,7 @@ static void on_change(void *ctx, char kind, const char *path)
 int collect_run(struct err *e)
 {
 	struct collecting c = {.ws = -1};
-	struct stack s = {.whiteouts = true};
+	struct stack s = {.all = true};
 	auto_fd int ws = workspace ? fs_open(AT_FDCWD, workspace, O_RDONLY | O_DIRECTORY, 0, e)
 				   : err_set(e, ERR_UNSUPPORTED, "there is no workspace to collect from");
 	if (ws < 0)

@@ -24,7 +24,7 @@ struct walk {
 	void *ctx;
 	struct buf path;
 	uint64_t looked, told;
-	bool whiteouts;
+	bool all;
 };
 
 enum seen { SEEN_NOTHING, SEEN_FILE, SEEN_DIR };
@@ -200,7 +200,7 @@ static void walk_name(struct walk *w, const char *name, const struct chain *up, 
 	struct view u, l;
 	view_name(up, name, &u);
 	view_name(low, name, &l);
-	bool whiteout = w->whiteouts && u.closed && u.seen == SEEN_NOTHING;
+	bool whiteout = w->all && u.closed && u.seen == SEEN_NOTHING;
 	u.closed |= closed;
 	if (u.seen == SEEN_DIR)
 		walk_sub(w, name, &u, &l, depth);
@@ -239,6 +239,8 @@ static void walk_dir(struct walk *w, const struct chain *up, const struct chain 
 	for (size_t i = 0; i < n.n; i++)
 		if (is_due(&n, i))
 			walk_name(w, n.list[i].name, up, low, closed, depth);
+		else if (w->all && depth && !strcmp(n.list[i].name, ".git"))
+			note(w, 'G', ".git");
 	if (closed && low->n)
 		walk_hidden(w, &n, low);
 	if (w->looked == LIMIT_WALK) {
@@ -249,7 +251,7 @@ static void walk_dir(struct walk *w, const struct chain *up, const struct chain 
 
 int stack_changes(const struct stack *s, stack_fn *fn, void *ctx, struct err *e)
 {
-	struct walk w = {.fn = fn, .ctx = ctx, .path = BUF_INIT(64 << 10), .whiteouts = s->whiteouts};
+	struct walk w = {.fn = fn, .ctx = ctx, .path = BUF_INIT(64 << 10), .all = s->all};
 	struct chain up = {.n = s->n_upper}, low = {.n = s->n_lower};
 	if (!up.n)
 		return err_set(e, ERR_NOT_FOUND, "there is no layer to look at");

@@ -16,7 +16,7 @@
 struct stack {
 	int upper[STACK_MAX], lower[STACK_MAX];
 	int n_upper, n_lower;
-	bool whiteouts; // one over nothing is told too: what was below may be gone
+	bool all; // also told: a whiteout over nothing (what was below may be gone), and as 'G' a .git further down
 };
 void stack_add(struct stack *s, bool lower, int fd); // -1: nothing there, not added
 

@@ -276,6 +276,10 @@ int repo_pin(const struct repo_args *a, struct buf *out, struct err *e)
 	struct pin p = {.args = a, .shadow = -1, .staged = BUF_INIT(1024u << 20), .alternates = BUF_INIT(256u << 10)};
 	struct gitdir g;
 	struct err why;
+	uint64_t t0 = 0;
+	if (a->t0 && str_to_u64(str_of(a->t0), 0, INT64_MAX, &t0))
+		return err_set(e, ERR_INVALID, "--t0 %.40s is no time", a->t0);
+	p.t0_ns = (int64_t)t0;
 	gitdir_init(&g);
 	p.top = gitdir_open(a->dir, &g, &why) > 0 ? &g : NULL;
 	p.base_fd = fs_open(AT_FDCWD, a->dir, O_RDONLY | O_DIRECTORY, 0, e);

@@ -8,6 +8,7 @@
 // untracked file that is not ignored, and every file whose bytes differ from its blob (line ends, LFS), each with the
 // bytes and the x-bit it had in the work tree. So P[path] is either exactly what the file was, or the file was
 // unchanged since the index and needed no conversion, which is the same. Files gone from the work tree are not in P.
+// With --t0 a file that changed later (by its ctime) is in P as the index has it, or not at all: it was not so then.
 // A conflict in the index is in P as the work tree has it. Submodules that are checked out are in P as files, in the
 // same way; others as the commit the index has (mode 160000). refs/skep/pin is a commit of P without parents; older ones stay reachable by id.
 //

@@ -30,6 +30,7 @@ struct pin {
 	char **skipped;
 	uint64_t dirty, untracked;
 	int base_fd;
+	int64_t t0_ns; // what changed later is left as the index has it
 };
 
 void pin_git(struct pin *p, struct git_run *g);		   // a run in the shadow repository with the copied index

@@ -122,6 +122,13 @@ static int put_link(int in, const char *path, int fd, struct err *e)
 		       : 1;
 }
 
+// Changed since the sandbox began, before it could be recorded: the index tells what it was, or nobody does. Taken for the
+// base it would make the sandbox's older file look like a wish to take the change back.
+static bool is_later(const struct pin *p, const struct stat *st)
+{
+	return p->t0_ns && (int64_t)st->st_ctim.tv_sec * 1000000000 + st->st_ctim.tv_nsec > p->t0_ns;
+}
+
 // What is there: a file or a link as it is; nothing, or anything else, as nothing.
 static int put_once(struct pin *p, int in, const char *path, struct err *e)
 {
@@ -130,6 +137,8 @@ static int put_once(struct pin *p, int in, const char *path, struct err *e)
 	auto_fd int at = fs_open_beneath(p->base_fd, path, O_PATH | O_NOFOLLOW, 0, &why);
 	if (at < 0 || fstat(at, &st) || (!S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode)))
 		return remove_path(in, path, e) ? -1 : 1;
+	if (is_later(p, &st))
+		return 1;
 	if (S_ISLNK(st.st_mode))
 		return put_link(in, path, at, e);
 	auto_fd int fd = fs_open_beneath(p->base_fd, path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW, 0, &why);

@@ -9,6 +9,7 @@
 
 struct repo_args {
 	const char *url, *into, *ref, *repo, *commit, *dir, *objects, *shadow, *repos;
+	const char *t0; // of a pin: nanoseconds since 1970, what changed later was not so then
 	char **hosts;	// --host: also allowed for submodules and LFS
 	char **allowed; // --alternates: directories that objects may be borrowed from
 	bool paths;	// --paths-from-stdin

@@ -74,7 +74,7 @@ struct review {
 // Contents of the three sides of a change. Absent ones are empty.
 struct texts {
 	struct shadow_bytes object;
-	struct buf host; // owned, when it had to be read
+	struct buf host, base; // owned, when they had to be read
 	const char *p, *h, *s;
 	size_t p_n, h_n, s_n;
 };

@@ -6,9 +6,22 @@
 #include <errno.h>
 #include <string.h>
 
+// P of a file that the pinned tree has not is in the directory it was taken of.
+static int load_implied(struct review *r, const struct change *old, struct texts *t, struct err *e)
+{
+	struct side now = {0};
+	if (side_look(r->base_root, old->path, &now, &t->base, e))
+		return -1;
+	if (!side_same_content(&now, &old->p))
+		return err_set(e, ERR_NOT_FOUND, "the base of %.200s has changed", old->path);
+	t->p = buf_cstr(&t->base);
+	t->p_n = t->base.n;
+	return 0;
+}
+
 int texts_load(struct review *r, const struct change *c, struct texts *t, struct err *e)
 {
-	*t = (struct texts){.p = "", .h = "", .s = "", .host = BUF_INIT(COPY_FILE_MAX)};
+	*t = (struct texts){.p = "", .h = "", .s = "", .host = BUF_INIT(COPY_FILE_MAX), .base = BUF_INIT(COPY_FILE_MAX)};
 	const struct change *old = c->from ? c->from : c; // a rename's base is what it was renamed from
 	struct side now = {0};
 	if (c->s.type != SIDE_NONE && !c->unseen && c->entry) {
@@ -35,6 +48,8 @@ int texts_load(struct review *r, const struct change *c, struct texts *t, struct
 		t->p_n = t->h_n;
 		return 0;
 	}
+	if (old->implied && r->base_root >= 0 && r->base_root != r->root)
+		return load_implied(r, old, t, e);
 	if (!old->p.objected)
 		return err_set(e, ERR_NOT_FOUND, "the base of %.200s is not known", old->path);
 	if (shadow_read(r->shadow, old->p.oid, &t->object, e))
@@ -53,6 +68,7 @@ void texts_done(struct texts *t)
 	if (t->object.object)
 		shadow_bytes_done(&t->object);
 	buf_done(&t->host);
+	buf_done(&t->base);
 }
 
 static void set_why(struct change *c, enum change_state state, const char *why)

@@ -252,12 +252,41 @@ bool change_has_patch(const struct change *c)
 	       (c->state == STATE_CLEAN || c->state == STATE_MOVED || c->state == STATE_GONE);
 }
 
+// A line that git passes over, for what a patch can not hold: nothing is left out silently.
+static void put_note(struct buf *out, const struct change *c)
+{
+	const char *what = c->kind == CHANGE_DIR     ? "an empty directory"
+			   : c->kind == CHANGE_RMDIR ? "a directory that is gone"
+			   : c->unseen		     ? "too long to be shown"
+						     : change_state_name(c->state);
+	if (c->hidden)
+		return;
+	buf_str(out, "skep: not in this patch: ");
+	patch_quote(out, "", c->path);
+	buf_fmt(out, ": %s", what);
+	if (c->why) {
+		buf_str(out, ": ");
+		patch_quote(out, "", c->why);
+	}
+	buf_byte(out, '\n');
+}
+
+// With the directory its objects went: what the sandbox has is all there is.
+static bool is_all_there_is(const struct review *r, const struct change *c)
+{
+	return c->state == STATE_LOST && r->root < 0 && c->entry && c->entry->kept && c->s.type != SIDE_NONE;
+}
+
 int change_patch(struct review *r, const struct change *c, unsigned context, bool only_taken, struct buf *out,
 		 struct err *e)
 {
 	struct texts t;
-	if (!change_has_patch(c))
+	if (is_all_there_is(r, c))
+		return put_one_sided(out, c->path, '+', &c->s, review_copy_bytes(&r->copy, c->entry), c->entry->size, e);
+	if (!change_has_patch(c)) {
+		put_note(out, c);
 		return 0;
+	}
 	int rc = texts_load(r, c, &t, e);
 	if (!rc && c->kind == CHANGE_ADD)
 		rc = put_one_sided(out, c->path, '+', &c->s, t.s, t.s_n, e);

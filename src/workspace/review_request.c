@@ -44,6 +44,9 @@ static int get_paths(const json_t *o, const char *key, char ***out, struct err *
 	auto_free char *key64 = xasprintf("%s_b64", key);
 	int rc = json_get_strv(o, key, &plain, e) || json_get_strv(o, key64, &encoded, e) || add_decoded(&plain, encoded, e);
 	strv_free(encoded);
+	for (char **p = plain; !rc && p && *p; p++)
+		if (!delta_path_ok(*p))
+			rc = err_set(e, ERR_INVALID, "\"%s\": %.100s is no path below the workspace", key, *p);
 	if (rc)
 		strv_free(plain);
 	else

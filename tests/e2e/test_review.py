@@ -1,0 +1,594 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Review as people use it: diff, apply, dismiss, undo and export of sandboxes in every condition."""
+import json
+import os
+import random
+import shutil
+import subprocess
+import sysconfig
+
+import pytest
+from kit import ROOT, wait_for
+from review_box import NUMBERS, Box, apply_patch, files, git, put, repo
+
+SOAK = int(os.environ.get("SKEP_TEST_ROUNDS") or 1) > 1
+SEED = int(os.environ.get("SKEP_TEST_SEED", "20"))
+
+
+def read(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+# --- the whole way ---
+
+def test_diff_apply_undo_dismiss(home):
+    d = repo(home)
+    b = Box(home)
+    assert b.diff() == b"" and b.json()["changes"] == []
+    before = files(d)
+    b.sh("sed -i 's/^line 50$/fifty/' a.txt; echo new > new.txt; rm sub/c.txt")
+    inside = b.tree()
+    assert files(d) == before, "a change of the sandbox reached the host by itself"
+    assert b.status() == {"a.txt": "M", "new.txt": "A", "sub/c.txt": "D"}
+    assert b" 3 files changed, 2 insertions(+), 2 deletions(-)" in b.diff("--stat")
+    patch = b.diff()
+    assert b"-line 50\n+fifty\n" in patch
+    clean = f"{home.top}/clean"
+    git("clone", "-q", d, clean)
+    apply_patch(clean, patch)
+    assert files(clean) == inside
+
+    home.skep("stop", b.id).ok()  # the same without a cell
+    assert b.diff() == patch
+    b.apply().ok()
+    assert files(d) == inside and b.diff() == b""
+    assert b"fifty" in git("diff", cwd=d) and not git("diff", "--cached", cwd=d), "apply staged something"
+    b.run("undo").ok()
+    assert files(d) == before and b.diff() == patch
+    b.run("undo").fails(3, "nothing was applied")
+
+    b.run("dismiss", "--yes", "new.txt").ok()
+    assert set(b.status()) == {"a.txt", "sub/c.txt"}
+    b.run("dismiss", "--yes").ok()
+    assert b.diff() == b"" and b.tree() == before
+    assert home.show(b.id)["pending"] in (0, None, {}) or home.skep("rm", b.id).ok()
+
+    seen = [(e["type"], e.get("who")) for e in b.events()]
+    assert [t for t, _ in seen] == ["review.applied", "review.undone", "review.dismissed", "review.dismissed"], seen
+    applied = b.events("review.applied")[0]
+    steps = {s["path"]: s for s in applied["steps"]}
+    assert set(steps) == {"a.txt", "new.txt", "sub/c.txt"} or set(steps) == {"a.txt", "new.txt", "sub/c.txt", "sub"}, steps
+    assert steps["a.txt"]["before"] == git("hash-object", f"{clean}/../p/a.txt").decode().strip(), "object ids before and after"
+    assert applied["who"] and applied["digest"] and applied["base_before"] != applied["base_after"]
+
+
+def test_paths_and_hunks(home):
+    d = repo(home)
+    b = Box(home)
+    b.sh("sed -i -e 's/^line 10$/ten/' -e 's/^line 90$/ninety/' a.txt; echo x >> b.txt; mkdir -p new/deep; echo n > new/deep/n")
+    assert set(b.status()) == {"a.txt", "b.txt", "new/deep/n"}
+    assert b.diff("b.txt").count(b"diff --git") == 1
+    b.run("diff", "nowhere").fails(3)
+    os.makedirs(f"{d}/sub", exist_ok=True)
+    assert home.skep("diff", b.id, "../b.txt", cwd=f"{d}/sub").ok().out.count("diff --git") == 1, "paths are meant from here"
+    home.skep("diff", b.id, "../../etc/passwd", cwd=f"{d}/sub").fails(2, "workspace")
+    assert home.skep("diff", "b.txt").ok().out.count("diff --git") == 1, "no id: the newest of this directory"
+
+    first, second = b.hunks("a.txt")
+    b.apply("--hunk", second).ok()
+    assert b"ninety" in read(f"{d}/a.txt") and b"ten" not in read(f"{d}/a.txt")
+    assert b.hunks("a.txt") == [first], "an applied change left the pending set, the other one kept its id"
+    b.apply("--hunk", second).fails(3)
+    b.apply("new").ok()
+    assert read(f"{d}/new/deep/n") == b"n\n" and set(b.status()) == {"a.txt", "b.txt"}
+    b.run("dismiss", "--yes", "--hunk", first).ok()
+    assert set(b.status()) == {"b.txt"}
+    assert b.sh("sed -n '10p;90p' a.txt").out == "line 10\nninety\n"
+    for _ in range(2):  # a stack: newest first
+        b.run("undo").ok()
+    assert not git("status", "--porcelain", cwd=d)
+    assert set(b.status()) == {"a.txt", "b.txt", "new/deep/n"}
+
+
+def test_patch_mode_on_a_terminal(home, terminal):
+    d = repo(home)
+    b = Box(home)
+    b.sh("""sed -i -e 's/^line 10$/ten/' -e 's/^line 20$/twenty/' -e 's/^line 30$/thirty/' a.txt
+         sed -i -e 's/two/2/' b.txt; echo s >> sub/c.txt""")
+    t = terminal("apply", b.id, "-p")
+    t.expect(r"-line 10.*\+ten.*\(1/5\) Apply this change \[y,n,x,a,d,q,\?\]\?")
+    t.send("?\n")
+    t.expect(r"x - dismiss it.*\(1/5\)")
+    t.send("s\n")
+    t.expect(r"can not be split.*\(1/5\)")
+    t.send("y\n")
+    t.expect(r"twenty.*\(2/5\)")
+    t.send("n\n")
+    t.expect(r"thirty.*\(3/5\)")
+    t.send("x\n")
+    t.expect(r"\(4/5\)")
+    t.send("q\n")
+    t.expect("1 change applied.*1 change dismissed")
+    assert t.wait() == 0 and t.restored()
+    assert git("diff", "--name-only", cwd=d) == b"a.txt\n" and b"ten" in read(f"{d}/a.txt") and b"twenty" not in read(f"{d}/a.txt")
+    assert len(b.hunks("a.txt")) == 1 and set(b.status()) == {"a.txt", "b.txt", "sub/c.txt"}
+    assert b.sh("sed -n '30p' a.txt").out == "line 30\n", "dismissed inside"
+
+    t = terminal("apply", b.id, "-p")
+    t.expect(r"\(1/3\)")
+    t.send("d\n")
+    t.expect(r"\(2/3\)")
+    t.send("a\n")
+    t.expect(r"\(3/3\)")
+    t.send(b"\x04")  # the end of input is q
+    assert t.wait() == 0
+    assert set(b.status()) == {"a.txt", "sub/c.txt"}
+
+    t = terminal("dismiss", b.id, "-p", "sub/c.txt")
+    t.expect(r"\(1/1\) Dismiss this change \[y,n,a,d,q,\?\]\?")
+    t.send("y\n")
+    assert t.wait() == 0 and set(b.status()) == {"a.txt"}
+    t = terminal("apply", b.id)
+    t.expect(r"apply 1 file, 1 change to .*\[y/N\]")
+    t.send("n\n")
+    assert t.wait() == 1 and b"twenty" not in read(f"{d}/a.txt")
+    t = terminal("diff", b.id, env={"PAGER": "cat"})
+    t.expect(r"\x1b\[31m-line 20\x1b\[m\r\n\x1b\[32m\+twenty")
+    assert t.wait() == 0
+
+
+def test_as_a_person_in_tmux(home):
+    d = repo(home)
+    b = Box(home)
+    b.sh("sed -i -e 's/^line 10$/ten/' -e 's/^line 20$/twenty/' a.txt")
+    sock = f"{home.top}/tmux"
+    tmux = lambda *a: subprocess.run(["tmux", "-S", sock, "-f", "/dev/null", *a], env=home.env, cwd=d, check=True, capture_output=True).stdout.decode()
+    screen = lambda: tmux("capture-pane", "-p", "-t", "t")
+    tmux("new-session", "-d", "-s", "t", "-x", "100", "-y", "40", "sh")
+    try:
+        tmux("send-keys", "-t", "t", f"skep apply -p {b.id}; echo left with $?", "Enter")
+        wait_for(lambda: "(1/2) Apply this change" in screen(), why="the first question")
+        tmux("send-keys", "-t", "t", "n", "Enter")
+        wait_for(lambda: "(2/2) Apply this change" in screen(), why="the second question")
+        tmux("send-keys", "-t", "t", "y", "Enter")
+        wait_for(lambda: "left with 0" in screen(), why="its end")
+        assert "1 change applied" in screen()
+        tmux("send-keys", "-t", "t", "clear; skep diff", "Enter")
+        wait_for(lambda: "+ten" in screen(), why="the rest")
+        assert "+twenty" not in screen(), "that one landed"
+    finally:
+        tmux("kill-server")
+    assert b"twenty" in read(f"{d}/a.txt") and b"ten\n" not in read(f"{d}/a.txt").replace(b"line 10", b"")
+
+
+def test_to_risks_and_umask(home):
+    d = repo(home, {"Makefile": "all:\n\techo hello\n", "a.txt": NUMBERS})
+    b = Box(home)
+    b.sh("echo '\trm -rf x' >> Makefile; sed -i 's/^line 1$/1/' a.txt; echo '#!/bin/sh' > go; chmod 777 go")
+    flagged = {p: [r["flag"] for r in c["risks"]] for p, c in b.changes().items()}
+    assert flagged["Makefile"] and flagged["go"] and not flagged["a.txt"], flagged
+    before = files(d)
+    b.apply().fails(5, "Makefile")
+    assert files(d) == before, "refused, but something was written"
+    b.apply("a.txt").ok()
+    b.apply("Makefile").fails(5, "Makefile")
+    b.apply("--accept", "Makefile", "Makefile").ok()
+    other = f"{home.top}/other"
+    git("clone", "-q", d, other)
+    b.apply("--to", other).fails(5, "go")
+    home.skep("apply", b.id, "--yes", "--accept-risk", "--to", other, umask=0o27).ok()
+    assert os.stat(f"{other}/go").st_mode & 0o7777 == 0o750, "the caller's umask"
+    assert set(b.status()) == {"go"} and not os.path.exists(f"{d}/go"), "--to leaves the pending set"
+    b.apply("--to", f"{home.top}/not-there").fails(3)
+    b.apply("--accept-risk").ok()
+    assert b.diff() == b""
+    out = b.run("export", "--patch", "-")
+    assert out.rc == 0 and b"diff --git" not in out.out_b
+    assert [e["type"] for e in b.events()][-1] == "review.exported"
+
+
+def test_the_host_moves_on(home):
+    d = repo(home, {"a.txt": NUMBERS, "b.txt": NUMBERS, "c.txt": "c\n"})
+    b = Box(home)
+    b.sh("sed -i 's/^line 50$/fifty/' a.txt; sed -i 's/^line 7$/inside/' b.txt; echo new > n.txt")
+    put(d, "a.txt", NUMBERS.replace("line 1\n", "host 1\n"))
+    put(d, "b.txt", NUMBERS.replace("line 7\n", "outside\n"))
+    patch = b.diff("a.txt")
+    assert b"-line 50\n+fifty" in patch and b"host 1" not in patch, "pending is what apply would do now, no more"
+    c = b.changes()
+    assert c["a.txt"]["state"] == "moved" and c["b.txt"]["state"] == "conflict" and b.json()["summary"]["conflicts"] == 1
+    assert b"skep: not in this patch: b.txt: conflict: the host has changed the same lines" in b.diff()
+    before = files(d)
+    b.apply().fails(4, "b.txt")
+    assert files(d) == before
+    assert "b.txt" in b.apply("--conflicts", "skip").ok().out
+    assert read(f"{d}/a.txt") == NUMBERS.replace("line 1\n", "host 1\n").replace("line 50\n", "fifty\n").encode()
+    assert b"outside" in read(f"{d}/b.txt") and set(b.status()) == {"b.txt"}
+    b.apply("--conflicts", "markers").ok()
+    text = read(f"{d}/b.txt")
+    assert text.count(b"<<<<<<<") == 1 and b"outside\n" in text and b"inside\n" in text
+    b.run("undo").ok()
+    assert read(f"{d}/b.txt") == before[b"b.txt"][2]
+    put(d, "a.txt", "edited after\n")
+    b.run("undo").fails(4, "a.txt")
+    assert read(f"{d}/a.txt") == b"edited after\n" and os.path.exists(f"{d}/n.txt"), "an undo that was refused did something"
+
+
+def test_what_was_looked_at_is_what_lands(home):
+    d = repo(home)
+    b = Box(home)
+    b.sh("echo x >> b.txt")
+    seen = b.digest()
+    path = f"/v1/sandboxes/{b.id}/apply"
+    assert home.api("POST", path, {"set": {"all": True}})[0] == 400, "apply without a digest"
+    b.sh("echo y >> b.txt")
+    status, body = home.api("POST", path, {"set": {"all": True}, "digest": seen})
+    assert status == 409 and "look again" in body["error"]["message"], body
+    assert not git("status", "--porcelain", cwd=d)
+    status, body = home.api("POST", f"/v1/sandboxes/{b.id}/dismiss", {"set": {"all": True}, "digest": seen})
+    assert status == 409 and b.status() == {"b.txt": "M"}
+    put(d, "b.txt", "zero\none\ntwo\nthree\n")  # the host counts as much
+    was = b.digest()
+    put(d, "b.txt", "0\none\ntwo\nthree\n")
+    assert home.api("POST", path, {"set": {"all": True}, "digest": was})[0] == 409
+    assert home.api_raw("POST", path, {"set": {"all": True}, "digest": b.digest()})[0] == 200
+
+
+# --- where the base comes from ---
+
+@pytest.mark.parametrize("how", ["deleted", "replaced"])
+def test_the_base_is_gone(home, how):
+    d = repo(home)
+    put(d, "dirty.txt", "not committed\n")
+    b = Box(home)
+    b.sh("echo x >> dirty.txt; echo new > n.txt; sed -i 's/^line 5$/five/' a.txt; rm b.txt")
+    assert set(b.status()) == {"dirty.txt", "n.txt", "a.txt", "b.txt"}
+    home.skep("stop", b.id).ok()
+    aside = f"{home.top}/aside"
+    os.rename(d, aside)
+    if how == "replaced":
+        os.mkdir(d)
+        put(d, "n.txt", "another directory's own\n")
+    else:
+        os.mkdir(home.top + "/elsewhere")
+    here = home.dir if how == "replaced" else home.top + "/elsewhere"
+    run = lambda *a: home.skep(*a, cwd=here)
+    patch = run("diff", b.id).ok().out
+    assert "+x\n" in patch and "+new\n" in patch and "+five\n" in patch, patch
+    assert "skep: not in this patch: b.txt" in patch, "a deletion whose base is lost is said"
+    assert "+new\n" in run("export", b.id, "--patch", "-").ok().out
+    run("apply", b.id, "--yes").fails(8, "export")
+    run("exec", b.id, "--", "true").fails(125, "gone")
+    assert run("show", "--json", b.id).json()["base"]["state"] == "gone"
+    if how == "replaced":
+        assert files(d) == {b"n.txt": ("file", False, b"another directory's own\n")}
+        shutil.rmtree(d)
+    os.rename(aside, d)
+    assert set(b.status()) == {"dirty.txt", "n.txt", "a.txt", "b.txt"}
+    b.apply().ok()
+    assert read(f"{d}/dirty.txt") == b"not committed\nx\n"
+
+
+def test_rollback_takes_the_base_along(home):
+    d = repo(home)
+    b = Box(home)
+    b.sh("sed -i 's/^line 10$/ten/' a.txt")
+    home.skep("snapshot", b.id, "one").ok()
+    b.sh("sed -i 's/^line 90$/ninety/' a.txt; echo later > later.txt")
+    first = b.hunks("a.txt")[0]
+    b.apply("--hunk", first).ok()
+    b.apply("later.txt").ok()
+    home.skep("rollback", b.id, "one").ok()
+    assert b.status() == {}, "a hunk that was applied in between is not pending again"
+    put(d, "a.txt", NUMBERS)  # the host takes it back: the sandbox still has it
+    assert b.status() == {"a.txt": "M"} and b"+ten" in b.diff()
+    assert "later.txt" not in b.status(), "what landed since stays the host's"
+    b.sh("sed -i 's/^line 10$/10/; s/^ten$/10/' a.txt")
+    b.apply().ok()
+    assert read(f"{d}/a.txt") == NUMBERS.replace("line 10\n", "10\n").encode()
+    b.run("undo").ok()
+    assert read(f"{d}/a.txt") == NUMBERS.encode() and b.status() == {"a.txt": "M"}
+
+
+def test_forks_have_the_base_of_their_origin(home):
+    d = repo(home)
+    put(d, "dirty.txt", "one\ntwo\nthree\nfour\n")
+    put(d, ".gitignore", "*.ign\n")
+    put(d, "x.ign", NUMBERS)
+    b = Box(home)
+    b.sh("sed -i 's/^line 50$/fifty/' a.txt x.ign; sed -i s/four/4/ dirty.txt")
+    home.skep("snapshot", b.id, "kept").ok()
+    f = Box(home, sid=home.skep("fork", b.id).ok().line)
+    # the host moves on: none of this is a change of the fork
+    put(d, "a.txt", NUMBERS.replace("line 1\n", "host 1\n"))
+    put(d, "x.ign", NUMBERS.replace("line 1\n", "host 1\n"))
+    put(d, "dirty.txt", "ONE\ntwo\nthree\nfour\n")
+    for box in (f, b):
+        patch = box.diff()
+        assert patch.count(b"\n+fifty\n") == 1 and b"\n+4\n" in patch, patch
+        assert b"-ONE" not in patch and b"-host 1" not in patch, patch
+        assert b"x.ign: conflict" in patch, "nobody knows what an ignored file was: it is said, not taken back"
+    f.apply("a.txt").ok()
+    assert "a.txt" not in f.status() and "a.txt" not in b.status(), "the host has it now"
+    home.skep("rm", "--force", b.id).ok()
+    assert set(f.status()) == {"dirty.txt", "x.ign"}, "a fork outlives its origin"
+    n = Box(home, "--from", "kept")
+    assert set(n.status()) == {"dirty.txt", "x.ign"} and b"-host 1" not in n.diff(), "and so does a snapshot"
+    home.skep("snapshot", "rm", "kept").ok()
+    g = Box(home, sid=home.skep("fork", f.id).ok().line)
+    home.skep("rm", "--force", f.id).ok()
+    assert set(g.status()) == {"dirty.txt", "x.ign"}
+    g.apply("--conflicts", "skip").ok()
+    assert read(f"{d}/dirty.txt") == b"ONE\ntwo\nthree\n4\n"
+    assert set(n.status()) == {"x.ign"}
+    assert f"\n" not in home.skep("undo", g.id).ok().line and read(f"{d}/dirty.txt") == b"ONE\ntwo\nthree\nfour\n"
+
+
+def test_other_bases(home):
+    d = repo(home)
+    # a URL: nothing lands by itself, --to does
+    u = Box(home, "--repo", f"file://{d}")
+    u.sh("sed -i 's/^line 50$/fifty/' a.txt; echo n > n.txt")
+    assert u.status() == {"a.txt": "M", "n.txt": "A"}
+    u.apply().fails(2, "--to")
+    clone = f"{home.top}/clone"
+    git("clone", "-q", d, clone)
+    u.apply("--to", clone).ok()
+    assert files(clone) == u.tree() and u.status() == {"a.txt": "M", "n.txt": "A"}
+    uf = Box(home, sid=home.skep("fork", u.id).ok().line)
+    assert uf.diff() == u.diff()
+    u.run("dismiss", "--yes", "a.txt").ok()
+    assert u.status() == {"n.txt": "A"}
+
+    # --pin: the base does not move, the directory may
+    p = Box(home, "--pin")
+    put(d, "a.txt", NUMBERS.replace("line 1\n", "host 1\n"))
+    assert p.sh("head -1 a.txt").out == "line 1\n"
+    p.sh("sed -i 's/^line 50$/fifty/' a.txt")
+    assert p.diff().count(b"@@") == 2 and b"+fifty" in p.diff()
+    home.skep("snapshot", p.id, "s").ok()
+    p.apply().ok()
+    assert p.diff() == b"" and read(f"{d}/a.txt") == NUMBERS.replace("line 1\n", "host 1\n").replace("line 50\n", "fifty\n").encode()
+    pf = Box(home, sid=home.skep("fork", p.id).ok().line)
+    assert pf.diff() == b"", "what was applied before the fork is not pending in it"
+    home.skep("rollback", p.id, "s").ok()
+    assert p.diff() == b""
+
+    # no repository at all, and nothing at all
+    plain = f"{home.top}/plain"
+    put(plain, "a.txt", NUMBERS)
+    n = Box(home, sid=home.skep("new", cwd=plain).ok().line)
+    n.sh("sed -i 's/^line 50$/fifty/' a.txt; echo n > n.txt")
+    put(plain, "later.txt", "the host's own\n")
+    assert n.status() == {"a.txt": "M", "n.txt": "A"}
+    nf = Box(home, sid=home.skep("fork", n.id).ok().line)
+    n.apply("a.txt").ok()
+    assert n.status() == {"n.txt": "A"} and nf.status() == {"n.txt": "A"}
+    n.run("undo").ok()
+    assert n.status() == {"a.txt": "M", "n.txt": "A"}
+    assert nf.changes()["a.txt"]["state"] == "conflict", "written anew: without git nobody knows what it was before"
+    e = Box(home, "--empty")
+    e.sh("echo hello > a; mkdir d; ln -s a d/l")
+    assert e.status() == {"a": "A", "d/l": "A"}
+    os.mkdir(f"{home.top}/into")
+    e.apply("--to", f"{home.top}/into", "--accept-risk").ok()
+    assert files(f"{home.top}/into") == e.tree()
+
+
+# --- commits ---
+
+def test_export_of_commits(home):
+    d, mark = repo(home), f"{home.top}/mark"
+    for hook in ("reference-transaction", "post-checkout", "pre-auto-gc", "post-rewrite"):
+        put(d, f".git/hooks/{hook}", f"#!/bin/sh\ntouch {mark}\n", 0o755)
+    git("config", "core.fsmonitor", f"touch {mark}", cwd=d)
+    git("config", "core.alternateRefsCommand", f"touch {mark}", cwd=d)
+    git("config", "uploadpack.packObjectsHook", f"touch {mark}", cwd=d)
+    b = Box(home)
+    b.run("export", "--branch", "x").fails(4, "nothing was changed")
+    b.sh("echo x >> b.txt; echo n > n.txt")
+    state = b.sh("git status --porcelain; git log --oneline; git branch").out
+    before = (files(d), read(f"{d}/.git/HEAD"), read(f"{d}/.git/index"))
+    b.run("export", "--branch", "one", "-m", "what was done").ok()
+    assert not os.path.exists(mark), "something of the repository's configuration ran"
+    assert b.sh("git status --porcelain; git log --oneline; git branch").out == state, "the sandbox was changed by its export"
+    shown = lambda *a: git("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", *a, cwd=d).decode()
+    assert shown("log", "--format=%s", "one").split("\n")[:2] == ["what was done", "start"]
+    assert shown("diff", "--name-status", "main", "one") == "M\tb.txt\nA\tn.txt\n"
+    assert (files(d), read(f"{d}/.git/HEAD"), read(f"{d}/.git/index")) == before, "a file was touched"
+    b.run("export", "--branch", "one").fails(4, "exists")
+    b.run("export", "--branch", "main").fails(4, "exists")
+    for bad in ("HEAD", "-x", "a..b", "../../x", "a b", "x.lock"):
+        b.run("export", f"--branch={bad}").fails(2, "branch")
+    b.sh("git config user.name a; git config user.email a@b; git add -A; git commit -qm first; git commit -q --allow-empty -m second; echo left > u")
+    b.run("export", "--branch", "feature/two").ok()
+    assert shown("log", "--format=%s", "feature/two").split("\n")[:3] == ["second", "first", "start"]
+    bundle = f"{home.top}/b.bundle"
+    b.run("export", "--bundle", bundle).ok()
+    clone = f"{home.top}/clone"
+    git("clone", "-q", d, clone)
+    git("fetch", "-q", bundle, "refs/heads/*:refs/heads/*", cwd=clone)
+    assert "fsck" not in shown("fsck", "--strict")
+    u = Box(home, "--repo", f"file://{d}")
+    u.sh("echo u > u.txt")
+    u.run("export", "--branch", "x").fails(2, "--bundle")
+    assert b"u.txt" in subprocess.run(f"git init -q {home.top}/full && cd {home.top}/full && git bundle unbundle {bundle}.u | cut -d' ' -f1 | xargs git ls-tree --name-only",
+                                      shell=True, env=home.env, capture_output=True, check=False).stdout if u.run("export", "--bundle", f"{bundle}.u").ok() else False
+    assert [e.get("branch") for e in b.events("review.exported")][:2] == ["one", "feature/two"]
+    b.run("export").fails(2)
+    Box(home, "--empty").run("export", "--bundle", "-").fails(4, "no git repository")
+
+
+def test_hostile_bundles(home):
+    """The git inside is the sandbox's own: what it writes is checked outside."""
+    d = repo(home)
+    b = Box(home)
+    evil = {
+        "no bundle": "echo evil",
+        "nothing": "true",
+        "cut": "/usr/bin/git \"$@\" | head -c 200",
+        "another ref": "/usr/bin/git update-ref refs/heads/evil HEAD; /usr/bin/git bundle create -q - refs/heads/evil",
+        "a tree with .git": 'b=$(echo evil | /usr/bin/git hash-object -w --stdin); t=$(printf "100755 blob $b\\tpre-commit\\n" | /usr/bin/git mktree); '
+                            't=$(printf "040000 tree $t\\t.GiT\\n" | /usr/bin/git mktree); /usr/bin/git update-ref "$5" $(echo x | /usr/bin/git commit-tree $t -p HEAD); /usr/bin/git bundle create -q - "$5" ^HEAD',
+        "a broken commit": 'c=$(printf "tree $(/usr/bin/git rev-parse HEAD^{tree})\\nauthor x\\n\\nm\\n" | /usr/bin/git hash-object -t commit -w --stdin --literally); /usr/bin/git update-ref "$5" $c; /usr/bin/git bundle create -q - "$5"',
+    }
+    b.sh("echo x >> b.txt; mkdir -p $HOME/bin")
+    tips = git("for-each-ref", cwd=d)
+    for what, does in evil.items():
+        b.put("/tmp/git", f'#!/bin/sh\ncase "$1" in bundle) {does} ;; *) exec /usr/bin/git "$@" ;; esac\n')
+        home.skep("exec", b.id, "--", "sh", "-c", "chmod +x /tmp/git; cp /tmp/git $HOME/bin/git").ok()
+        # its PATH is the sandbox's to choose: here an alias would do as well
+        r = home.skep("exec", "-e", "PATH=/tmp:/usr/bin:/bin", b.id, "--", "sh", "-c", "git bundle create --quiet - refs/heads/main ^x | head -c 20")
+        assert r.rc == 0
+        r = export_with(home, b, "/tmp")
+        print(what, r.rc, r.err)
+        assert r.rc in (1, 4), (what, r.rc, r.out, r.err)
+        assert git("for-each-ref", cwd=d) == tips, what
+        assert git("fsck", "--strict", cwd=d) == b"", what
+
+
+def export_with(home, b, directory):
+    """An export while `directory` comes first in the sandbox's PATH."""
+    f = Box(home, sid=home.skep("new", "--from", home.skep("snapshot", b.id).ok().line, "-e", f"PATH={directory}:/usr/bin:/bin").ok().line)
+    f.sh("cp $HOME/bin/git /tmp/git; command -v git | grep -qx /tmp/git")
+    return f.run("export", "--branch", "evil")
+
+
+# --- what there is ---
+
+def test_every_kind_of_change(home):
+    d = repo(home, {"mod": "a\nb\n", "crlf": "a\r\nb\r\nc\r\n", "nonl": "a\nb", "gain": "a\nb", "bin": b"\0\1\2" * 50, "x": "#!/bin/sh\n",
+                    "gone": "g\n", "dir/gone": "g\n", "old-name": NUMBERS, "tofile/x": "x\n", "todir": "f\n", "link-to-be": "l\n", "empty": ""})
+    os.symlink("mod", f"{d}/link")
+    put(d, b"caf\xe9", "latin\n")
+    git("add", "-A", cwd=d)
+    git("commit", "-q", "-m", "more", cwd=d)
+    b = Box(home)
+    b.sh(r"""echo c >> mod; sed -i 's/^b\r$/B\r/' crlf; printf 'a\nc' > nonl; printf 'a\nb\n' > gain; printf '\0\3\4' > bin; chmod +x x
+        rm gone; rm -r dir; mv old-name new-name; sed -i 's/^line 3$/three/' new-name; rm -r tofile; echo now a file > tofile
+        rm todir; mkdir todir; echo in > todir/in; rm link-to-be; ln -s mod link-to-be; ln -sfn bin link; mkdir -p void/deep
+        printf x > "$(printf 'caf\351')"; printf y > "$(printf 'n\377w')"; printf 'tab' > "$(printf 'a\tb')"; printf z > 'sp ace'; echo e > empty""")
+    inside = b.tree()
+    c = b.changes()
+    assert c["new-name"]["kind"] == "rename" and c["new-name"]["from"] == "old-name"
+    assert c["void/deep"]["kind"] == "dir" and c["bin"]["binary"] and c["x"]["kind"] == "mode"
+    assert c["tofile"]["kind"] in ("add", "type") and c["link-to-be"]["kind"] == "type"
+    assert os.fsdecode(b"n\xffw") in c and "path_b64" in c[os.fsdecode(b"n\xffw")]
+    clean = f"{home.top}/clean"
+    git("clone", "-q", d, clean)
+    apply_patch(clean, b.diff())
+    assert files(clean) == inside, "git apply of the patch"
+    mail = f"{home.top}/mail"
+    b.run("export", "--patch", mail, "-m", "everything").ok()
+    mailed = f"{home.top}/mailed"
+    git("clone", "-q", d, mailed)
+    git("am", "-q", "--keep-cr", mail, cwd=mailed)
+    assert files(mailed) == inside and b"everything" in git("log", "-1", "--format=%s", cwd=mailed)
+
+    before = files(d)
+    w = b.changes()[os.fsdecode(b"n\xffw")]["path_b64"]  # a name that is no text goes as base64
+    body = {"set": {"paths_b64": [w]}, "accept_b64": [w], "digest": b.digest()}
+    status, _, data = home.api_raw("POST", f"/v1/sandboxes/{b.id}/apply", body)
+    assert status == 200, data
+    assert files(d) == {**before, b"n\xffw": ("file", False, b"y")}
+    b.apply("--accept-risk").ok()
+    assert files(d) == inside and os.path.isdir(f"{d}/void/deep") and not os.path.exists(f"{d}/dir")
+    assert b.json()["changes"] == []
+    b.run("undo").ok()
+    b.run("undo").ok()
+    assert files(d) == before and not os.path.exists(f"{d}/void")
+
+
+def test_ten_thousand_files(home):
+    d = repo(home)
+    b = Box(home)
+    b.sh("for i in $(seq 100); do mkdir d$i; for j in $(seq 100); do echo $i $j > d$i/f$j; done; done")
+    assert len(b.status()) == 10000
+    b.apply().ok()
+    assert b.status() == {} and len(files(d)) == 10003
+    b.run("undo").ok()
+    assert len(files(d)) == 3
+    steps = b.events("review.applied")[0]["steps"]
+    assert 0 < len(steps) <= 10100
+
+
+# --- real repositories ---
+
+EDIT = r'''
+import os, random, sys
+rng = random.Random(int(sys.argv[1]))
+paths = sorted(os.path.join(t, f) for t, ds, fs in os.walk(".") for f in fs if ".git" not in t.split(os.sep))
+text = []
+for p in paths:
+    if not os.path.islink(p):
+        data = open(p, "rb").read()
+        if data and b"\0" not in data and len(data) < 200000:
+            text.append(p)
+def lines(p): return open(p, "rb").read().splitlines(True)
+chosen = rng.sample(text, 16)
+for p in chosen[:10]:
+    rows = lines(p)
+    for _ in range(rng.randrange(1, 5)):
+        at, what = rng.randrange(len(rows) + 1), rng.randrange(3)
+        if what == 0: rows[at:at] = [b"inserted %d\n" % rng.randrange(1000) for _ in range(rng.randrange(1, 4))]
+        elif what == 1: del rows[at:at + rng.randrange(1, 6)]
+        elif at < len(rows): rows[at] = b"changed " + rows[at]
+    open(p, "wb").write(b"".join(rows))
+os.unlink(chosen[10])
+os.rename(chosen[11], chosen[11] + ".moved")
+rows = lines(chosen[12]); os.unlink(chosen[12])
+open(chosen[12] + ".moved", "wb").write(b"a first line\n" + b"".join(rows))
+open(chosen[13], "ab").write(b"no newline at the end")
+os.chmod(chosen[14], os.stat(chosen[14]).st_mode ^ 0o111)
+open("blob", "wb").write(rng.randbytes(3000))
+os.makedirs("made/here", exist_ok=True)
+open("made/here/new.txt", "w").write("new\n")
+'''
+
+
+def sources(kind):
+    """Directories with code of this kind that is installed here."""
+    if kind == "c":
+        return f"{ROOT}/src", (".c", ".h")
+    if kind == "python":
+        return sysconfig.get_paths()["stdlib"], (".py", ".txt", ".cfg")
+    npm = os.path.realpath(shutil.which("npm"))
+    return os.path.dirname(os.path.dirname(npm)), (".js", ".json", ".md")
+
+
+def real_repo(kind, d):
+    top, ends = sources(kind)
+    n = 0
+    for at, dirs, names in os.walk(top):
+        dirs[:] = sorted(x for x in dirs if x not in (".git", "__pycache__", "test", "tests", "site-packages", "dist-packages"))
+        for f in names:
+            if f.endswith(ends) and os.path.isfile(f"{at}/{f}"):
+                put(d, os.path.relpath(f"{at}/{f}", top), read(f"{at}/{f}"))
+                n += 1
+    git("init", "-q", "-b", "main", cwd=d)
+    git("add", "-A", cwd=d)
+    git("commit", "-q", "-m", kind, cwd=d)
+    return n
+
+
+@pytest.mark.parametrize("kind", ["c", "python", "javascript"])
+def test_round_trip_of_real_repositories(home, kind):
+    assert real_repo(kind, home.dir) > 300, "too small to tell"
+    seed = SEED if SEED != 20 else random.randrange(1 << 30)
+    print("seed", seed)
+    b = Box(home)
+    home.skep("exec", "-i", b.id, "--", "python3", "-", str(seed), stdin=EDIT.encode()).ok()
+    inside = b.tree()
+    assert inside != files(home.dir)
+    clean = f"{home.top}/clean"
+    git("clone", "-q", home.dir, clean)
+    apply_patch(clean, b.diff())
+    assert files(clean) == inside
+    ids = b.hunks()
+    random.Random(seed).shuffle(ids)
+    n = 1 if SOAK else (len(ids) + 7) // 8  # one by one, or a few at a time
+    while ids:
+        some, ids = ids[:n], ids[n:]
+        b.apply("--accept-risk", *[w for h in some for w in ("--hunk", h)]).ok()
+    assert files(home.dir) == inside and b.json()["changes"] == []
