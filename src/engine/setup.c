@@ -28,6 +28,7 @@ struct setup_run {
 	struct engine *g;
 	char key[SHA256_HEX];
 	char box[ID_SIZE], exec[ID_SIZE], layer[ID_SIZE]; // exec "" = it has not begun
+	char ticket[KEY_SIZE]; // for the one who made it run; "" = given away, or nobody wants one
 	bool ended; // its commands
 	bool over;  // finished; freed when nothing that was asked for it is under way
 	int busy;   // how much that is
@@ -297,14 +298,17 @@ static void tell(struct setup_run *r)
 	while (*p) {
 		struct setup_wait *w = *p;
 		struct task *t = w->t;
-		if (t->setup != SETUP_TELL || !r->exec[0] || r->ended) {
+		if (t->setup != SETUP_TELL || !r->exec[0] || (r->ended && !r->ticket[0])) {
 			p = &w->next;
 			continue;
 		}
 		*p = w->next;
 		free(w);
 		t->told = r->exec;
+		t->told_box = r->box;
+		t->told_ticket = r->ticket[0] ? r->ticket : NULL;
 		task_answer(t, NULL);
+		r->ticket[0] = 0;
 		create_undo(t, &none);
 	}
 }
@@ -322,6 +326,8 @@ static void on_started(void *ctx, const struct err *e, const struct outcome *o)
 		return;
 	}
 	memcpy(r->exec, o->exec_id, sizeof r->exec);
+	if (o->ticket)
+		memcpy(r->ticket, o->ticket, sizeof r->ticket);
 	tell(r);
 }
 
@@ -385,7 +391,7 @@ static void begin(struct setup_run *r, struct box *of)
 	memcpy(r->box, t->box->row.id, sizeof r->box);
 	r->busy++;
 	t->start = true;
-	t->want = (struct exec_request){.argv = setup_argv(of->row.project.setup), .detached = true};
+	t->want = (struct exec_request){.argv = setup_argv(of->row.project.setup), .detached = r->waits->t->setup != SETUP_TELL};
 	create_go(t, NULL);
 }
 

@@ -205,7 +205,7 @@ def test_faults(home, skep, point, how):
     project(home, f"setup: {STAMP}\n")
     restart(home, f"{point}:{how}")
     r = skep("run", "--", "cat", "made")
-    assert r.rc == 125 or (how == "fail" and point == "setup.kept"), (r.rc, r.err)
+    assert r.rc == 125 or how == "kill" or point == "setup.kept", (r.rc, r.err)  # after a kill the client may find the next daemon
     restart(home, None)
     first = skep("run", "--", "cat", "made").ok().out
     assert first and skep("run", "--", "cat", "made").ok().out == first
