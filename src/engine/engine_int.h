@@ -98,6 +98,7 @@ struct box {
 	struct err net_err;
 	struct ask *asks;
 	struct setup_run *setup; // it makes a setup layer: setup.c
+	struct timer setup_timer; // it failed, and goes when its output was read
 	struct box *next;
 };
 
