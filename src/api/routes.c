@@ -65,6 +65,15 @@ static void done_create(void *ctx, const struct err *e, const struct outcome *o)
 		jw_key(&w, "setup");
 		jw_open(&w, '{');
 		jw_kstr(&w, "exec", o->setup);
+		if (o->setup_ticket) {
+			auto_free char *sock = engine_socket(r->engine, o->setup_box);
+			jw_key(&w, "attach");
+			jw_open(&w, '{');
+			jw_kstr(&w, "exec", o->setup);
+			jw_kstr(&w, "socket", sock);
+			jw_kstr(&w, "ticket", o->setup_ticket);
+			jw_close(&w, '}');
+		}
 		jw_close(&w, '}');
 		jw_close(&w, '}');
 		request_answer(r, 202);

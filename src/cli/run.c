@@ -90,12 +90,14 @@ static json_t *create_once(const struct create_opts *o, const struct exec_reques
 
 // The project's setup runs in a sandbox of its own first: its output is shown, on stderr, until it is done. Where it can not
 // be watched, since it has ended or somebody else watches, nothing is shown; how it ended is told by the next try.
-static int watch_setup(const char *exec, struct err *e)
+static int watch_setup(const json_t *setup, struct err *e)
 {
 	struct err ignored;
 	auto_api struct api a = API_CLOSED;
-	auto_free char *path = api_path("/v1/execs", exec, "attach");
-	auto_json json_t *attach = api_open(&a, &ignored) ? NULL : api_json(&a, "POST", path, "{}", &ignored);
+	auto_free char *path = api_path("/v1/execs", json_str(setup, "exec"), "attach");
+	const json_t *attach = json_object_get(setup, "attach"); // for who made it run
+	auto_json json_t *later = attach || api_open(&a, &ignored) ? NULL : api_json(&a, "POST", path, "{}", &ignored);
+	attach = attach ? attach : later;
 	struct pump_spec spec = {.socket = json_str(attach, "socket"), .ticket = json_str(attach, "ticket"), .in = -1, .out = 2, .err = 2, .join = true};
 	struct pump_result r = {0};
 	int rc = attach ? pump_run(&spec, &r, &ignored) : -1;
@@ -106,13 +108,12 @@ static int watch_setup(const char *exec, struct err *e)
 
 json_t *create_sandbox(struct create_opts o, const struct exec_request *x, struct err *e)
 {
-	json_t *box = create_once(&o, x, e);
-	auto_free char *exec = xstrdup(json_str(json_object_get(box, "setup"), "exec"));
-	if (!*exec)
-		return box;
-	json_decref(box);
+	auto_json json_t *box = create_once(&o, x, e);
+	const json_t *setup = json_object_get(box, "setup");
+	if (!setup)
+		return take(&box);
 	o.wait_setup = true;
-	return watch_setup(exec, e) ? NULL : create_once(&o, x, e);
+	return watch_setup(setup, e) ? NULL : create_once(&o, x, e);
 }
 
 // The null device is the same inside: nothing has to be carried there.

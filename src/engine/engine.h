@@ -86,7 +86,8 @@ struct outcome {
 	const char *exec_id; // also of a job, which has no row
 	const char *ticket;
 	const struct image_row *image;
-	const char *setup; // SETUP_TELL: id of the exec that runs it; then there is no sandbox
+	// SETUP_TELL: the exec that runs it, its sandbox, and for the first who asked a ticket (else NULL): then nothing was made
+	const char *setup, *setup_box, *setup_ticket;
 	const struct snapshot *snapshot;
 	const struct sandbox *const *forks; // NULL-terminated
 	char *const *notices; // lines for the user: what of the network was left out, and why

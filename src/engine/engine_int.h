@@ -57,7 +57,7 @@ struct task {
 	char **git_env;	 // for git alone
 	bool start, pin; // a create: its cell too; on a frozen copy
 	enum setup_mode setup;
-	const char *told; // id of the exec of a setup, instead of a sandbox
+	const char *told, *told_box, *told_ticket; // of a setup, instead of a sandbox: struct outcome
 	struct create *later; // what is settled when the repository is there; NULL = nothing
 	struct timer wait;
 	struct task *next;
@@ -98,6 +98,7 @@ struct box {
 	struct err net_err;
 	struct ask *asks;
 	struct setup_run *setup; // it makes a setup layer: setup.c
+	struct timer setup_timer; // it failed, and goes when its output was read
 	struct box *next;
 };
 

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define READ_MS 1000 // for the client that was promised the output of a setup that failed
 #define TAIL_BYTES 2000 // of what a failed setup wrote last
 
 typedef void (*prepared)(struct task *t, const struct err *e);
@@ -28,7 +29,9 @@ struct setup_run {
 	struct engine *g;
 	char key[SHA256_HEX];
 	char box[ID_SIZE], exec[ID_SIZE], layer[ID_SIZE]; // exec "" = it has not begun
+	char ticket[KEY_SIZE]; // for the one who made it run; "" = given away, or nobody wants one
 	bool ended; // its commands
+	bool promised; // the ticket was given away
 	bool over;  // finished; freed when nothing that was asked for it is under way
 	int busy;   // how much that is
 	char *file; // the project's
@@ -101,13 +104,23 @@ static void run_free(struct setup_run *r)
 	free(r);
 }
 
-static void let_go(struct setup_run *r)
+static void on_read(struct timer *t)
+{
+	struct box *b = container_of(t, struct box, setup_timer);
+	engine_remove(b->g, b->row.id, true, (struct done){0});
+}
+
+static void let_go(struct setup_run *r, bool failed)
 {
 	struct box *b = box_by_id(r->g, r->box);
 	if (!b || b->setup != r)
 		return;
 	b->setup = NULL;
-	engine_remove(r->g, r->box, true, (struct done){0});
+	b->setup_timer.fn = on_read;
+	if (failed && r->promised)
+		timer_set(r->g->loop, &b->setup_timer, READ_MS);
+	else
+		engine_remove(r->g, r->box, true, (struct done){0});
 }
 
 // Whoever waited goes on, or fails as it did.
@@ -116,7 +129,7 @@ static void finish(struct setup_run *r, const struct err *e)
 	struct err why = e ? *e : (struct err){0};
 	struct derived *d = e ? NULL : derived_find(r->g, DERIVED_SETUP, r->key);
 	unlink_run(r);
-	let_go(r);
+	let_go(r, e);
 	if (!e && !d)
 		err_set(&why, ERR_UNAVAILABLE, "the setup layer was removed before it was used: try again");
 	for (struct setup_wait *w = r->waits; w; w = w->next) {
@@ -279,6 +292,7 @@ void setup_box_gone(struct box *b)
 {
 	struct setup_run *r = b->setup;
 	struct err e;
+	timer_clear(b->g->loop, &b->setup_timer);
 	if (!r)
 		return;
 	b->setup = NULL;
@@ -297,14 +311,18 @@ static void tell(struct setup_run *r)
 	while (*p) {
 		struct setup_wait *w = *p;
 		struct task *t = w->t;
-		if (t->setup != SETUP_TELL || !r->exec[0] || r->ended) {
+		if (t->setup != SETUP_TELL || !r->exec[0] || (r->ended && !r->ticket[0])) {
 			p = &w->next;
 			continue;
 		}
 		*p = w->next;
 		free(w);
 		t->told = r->exec;
+		t->told_box = r->box;
+		t->told_ticket = r->ticket[0] ? r->ticket : NULL;
 		task_answer(t, NULL);
+		r->promised |= r->ticket[0];
+		r->ticket[0] = 0;
 		create_undo(t, &none);
 	}
 }
@@ -322,6 +340,8 @@ static void on_started(void *ctx, const struct err *e, const struct outcome *o)
 		return;
 	}
 	memcpy(r->exec, o->exec_id, sizeof r->exec);
+	if (o->ticket)
+		memcpy(r->ticket, o->ticket, sizeof r->ticket);
 	tell(r);
 }
 
@@ -385,7 +405,7 @@ static void begin(struct setup_run *r, struct box *of)
 	memcpy(r->box, t->box->row.id, sizeof r->box);
 	r->busy++;
 	t->start = true;
-	t->want = (struct exec_request){.argv = setup_argv(of->row.project.setup), .detached = true};
+	t->want = (struct exec_request){.argv = setup_argv(of->row.project.setup), .detached = r->waits->t->setup != SETUP_TELL};
 	create_go(t, NULL);
 }
 
