@@ -7,6 +7,7 @@
 //   execs.c     execs and their captured output        client.c   attached clients
 //   record.c    what goes to the journal                watchdog.c time and resource limits
 //   gate.c      the way out                             denied.c   what was refused
+//   changed.c   files that changed                      watching.c who sees it happen
 #pragma once
 #include "base/chan.h"
 #include "base/ring.h"
@@ -20,6 +21,7 @@
 enum cell_stage { CELL_WAITING, CELL_BUILDING, CELL_UP, CELL_ENDING, CELL_GONE };
 
 struct cast; // terminal recording
+struct live; // cell/watching.h
 
 struct output {
 	struct ring ring; // fd -1 until the first byte
@@ -41,6 +43,7 @@ struct sx { // an exec, as the supervisor sees it
 	uint64_t in_received, in_credit;
 	struct output out[2];
 	struct cast *cast;
+	struct live *live; // of the job `watch`
 	struct timer timeout;
 	bool killed_for_time;
 };

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cell/cell_int.h"
+#include "cell/changed.h"
 #include "model/msg.h"
 #include <dirent.h>
 #include <fcntl.h>
@@ -118,8 +119,17 @@ static void ask_usage(struct cell *c)
 static void on_look(struct timer *t)
 {
 	struct cell *c = container_of(t, struct cell, look);
-	if (c->stage == CELL_UP && !c->paused)
-		chan_send(&c->init, M_WALK, 0, 0, NULL, 0);
+	if (c->stage != CELL_UP || c->paused)
+		return;
+	changed_asked(c);
+	chan_send(&c->init, M_WALK, 0, 0, NULL, 0);
+}
+
+// What a job does in the workspace is nobody's command, and must not be taken for the next one's.
+static bool may_write(const struct sx *x)
+{
+	const char *job = x->spec.argv[0];
+	return x->spec.kind == EXEC_COMMAND || (strcmp(job, "collect") && strcmp(job, "watch"));
 }
 
 void watchdog_ended(struct sx *x)
@@ -128,7 +138,7 @@ void watchdog_ended(struct sx *x)
 	c->look.fn = on_look;
 	if (c->stage == CELL_UP && supervised(c))
 		ask_usage(c); // what it ran into is still there
-	if (c->stage == CELL_UP && x->spec.kind == EXEC_COMMAND && !c->spec.ends_with_exec)
+	if (c->stage == CELL_UP && may_write(x) && !c->spec.ends_with_exec)
 		timer_set(&c->loop, &c->look, LOOK_MS);
 }
 

@@ -14,7 +14,7 @@ const struct cmd *const verbs[] = {
 	&cmd_run,	   &cmd_new,	      &cmd_exec,       &cmd_shell,	    &cmd_attach,	&cmd_logs,
 	&cmd_kill,	   &cmd_cp,	      &cmd_ps,	       &cmd_show,	    &cmd_start,		&cmd_stop,
 	&cmd_pause,	   &cmd_resume,	      &cmd_pin,	       &cmd_unpin,	    &cmd_rm,		&cmd_log,
-		    &cmd_diff,
+	&cmd_watch,	   &cmd_diff,
 	&cmd_apply,	   &cmd_dismiss,      &cmd_undo,       &cmd_export,	    &cmd_snapshot_rm,	&cmd_snapshot,
 	&cmd_snapshots,	   &cmd_rollback,     &cmd_fork,       &cmd_image_ls,	    &cmd_image_import,
 	&cmd_image_rm,	   &cmd_policy_show,  &cmd_policy_set, &cmd_policy_check,   &cmd_policy_explain, &cmd_policy_suggest,

@@ -62,7 +62,8 @@ enum msg_type {
 	M_SIGNAL,  // u32 signal, to the exec's tree
 	M_SUSPENDED, // the foreground job of the terminal stopped (^Z); M_SIGNAL SIGCONT goes on
 	M_EXIT,	   // exec_result; I: u32 wait status, or u32 -1 and u32 errno, str what
-	M_CHANGES, // C, after M_EXIT where the cell ends with it: u32 count, strv "A path" | "M path" | "D path"
+	M_CHANGES, // I: u32 count, strv as for C, u32 files changed since the walk before beyond those told, u32 n, n x (u8 kind, u8 as
+		   // the base again, u8 executable, str path, bytes SHA-256 before, after; empty: none). C, after M_EXIT where the cell ends with it: u32 count, strv "A path" | "M path" | "D path"
 	M_DONE,	   // C, last: u8 sandbox removed
 
 	// I: skep-cell -> init
