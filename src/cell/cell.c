@@ -202,10 +202,8 @@ static void on_ready(struct cell *c, struct frame *f)
 		c->spec.exec = (struct exec_spec){0};
 		sx_start(c, &first, c->spec.ticket, 0);
 	}
-	if ((!c->took_layer || c->spec.lowers) && !c->spec.maintenance && !c->spec.ends_with_exec) {
-		changed_asked(c); // what is pending from before, so that it is not news later
-		chan_send(&c->init, M_WALK, 0, 0, NULL, 0);
-	}
+	if ((!c->took_layer || c->spec.lowers) && !c->spec.maintenance && !c->spec.ends_with_exec)
+		watchdog_look(c); // what is pending from before, so that it is not news later
 	control_send_up(c, c->spec_request);
 }
 

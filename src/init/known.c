@@ -74,6 +74,18 @@ void known_drop(struct known *s, const char *path)
 	s->n--;
 }
 
+void known_done(struct known *k)
+{
+	for (size_t i = 0; i < k->n_slots; i++)
+		while (k->slots[i]) {
+			struct known_entry *e = k->slots[i];
+			k->slots[i] = e->next;
+			free(e);
+		}
+	free(k->slots);
+	*k = (struct known){0};
+}
+
 // --- hashes ---
 
 static bool hash_link(int dir, const char *name, uint8_t out[32])

@@ -28,6 +28,8 @@ struct known_entry *known_find(const struct known *s, const char *path);
 struct known_entry *known_add(struct known *s, const char *path); // NULL: full
 void known_drop(struct known *s, const char *path);
 
+void known_done(struct known *k);
+
 // One difference. kind 0: none, but it is there (asked for with .all).
 struct known_event {
 	char kind; // 'A' it was not there, 'M', 'D' it is no longer there

@@ -17,7 +17,7 @@
 #define GATHER_MS 3	     // from the first news of a burst to the look
 #define WALK_MS 1000	     // between walks of everything
 #define BLIND_MS 100	     // and without inotify
-#define PAUSE_MAX 200u	     // a burst that took long is followed by a pause: the command shall run too
+#define PAUSE_MAX 500u	     // a burst that took long is followed by a pause: the command shall run too
 #define BEFORE_BYTES (16u << 20) // of what was pending already, sent at the start
 #define BEFORE_FILE (256u << 10)
 #define HASH_BYTES (64ull << 20) // in one look
@@ -119,9 +119,7 @@ static void put(struct watching *w, struct live_state *s, const struct buf *cont
 static void put_base(struct watching *w, const struct stack_change *c)
 {
 	auto_buf struct buf content = BUF_INIT(LIVE_CONTENT + 1);
-	struct live_state s = {.type = 'B', .what = 'x', .path = c->path};
-	if (c->low && S_ISDIR(c->low->st_mode))
-		s.what = 'd';
+	struct live_state s = {.type = 'B', .what = S_ISDIR(c->low->st_mode) ? 'd' : 'x', .path = c->path};
 	if (c->low_dir >= 0)
 		read_at(c->low_dir, c->name, &s, LIVE_CONTENT, &content);
 	put(w, &s, &content);
@@ -157,7 +155,7 @@ static void on_event(void *ctx, const struct known_event *ev)
 	}
 	memcpy(s.before, ev->before, sizeof s.before);
 	memcpy(s.after, ev->after, sizeof s.after);
-	if (c && (!ev->entry || !ev->entry->sent))
+	if (c && c->low && (!ev->entry || !ev->entry->sent))
 		put_base(w, c);
 	if (ev->entry)
 		ev->entry->sent = true;
@@ -277,8 +275,10 @@ static int serve(struct watching *w)
 			return 0;
 		uint64_t start = clock_ms();
 		if (dirs_any(&w->dirs) && start >= quiet_until) {
+			bool storm = w->dirs.all;
 			burst(w);
-			uint64_t took = (clock_ms() - start) / 2;
+			uint64_t took = clock_ms() - start;
+			took = storm ? took * 2 : took / 2;
 			pause_until = clock_ms() + (took < PAUSE_MAX ? took : PAUSE_MAX);
 		} else if (!dirs_any(&w->dirs) && !wait_ms(w, 0)) {
 			walk_all(w);
