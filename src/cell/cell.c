@@ -202,8 +202,8 @@ static void on_ready(struct cell *c, struct frame *f)
 		c->spec.exec = (struct exec_spec){0};
 		sx_start(c, &first, c->spec.ticket, 0);
 	}
-	if ((!c->took_layer || c->spec.lowers) && !c->spec.maintenance && !c->spec.ends_with_exec)
-		watchdog_look(c); // what is pending from before, so that it is not news later
+	if (!c->took_layer || strv_len(c->spec.lowers) > c->spec.n_base_lowers)
+		watchdog_look(c, true); // what is pending from before, so that it is not news later
 	control_send_up(c, c->spec_request);
 }
 

@@ -116,17 +116,18 @@ static void ask_usage(struct cell *c)
 // What is pending is counted a moment after commands end, never while somebody waits for one.
 #define LOOK_MS 100
 
-void watchdog_look(struct cell *c)
+void watchdog_look(struct cell *c, bool first)
 {
+	uint8_t v = first;
 	if (c->stage != CELL_UP || c->paused)
 		return;
 	changed_asked(c);
-	chan_send(&c->init, M_WALK, 0, 0, NULL, 0);
+	chan_send(&c->init, M_WALK, 0, 0, &v, 1);
 }
 
 static void on_look(struct timer *t)
 {
-	watchdog_look(container_of(t, struct cell, look));
+	watchdog_look(container_of(t, struct cell, look), false);
 }
 
 // What a job does in the workspace is nobody's command, and must not be taken for the next one's.

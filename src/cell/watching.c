@@ -114,7 +114,7 @@ void watching_client_gone(struct sx *x)
 		let_go(x);
 	else
 		sx_kill(x, SIGKILL, "nobody watches any more");
-	watchdog_look(x->cell); // pid 1 learns what was told while somebody watched
+	watchdog_look(x->cell, false); // pid 1 learns what was told while somebody watched
 	maybe_end();
 }
 

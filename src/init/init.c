@@ -35,6 +35,7 @@ struct init {
 	struct watch walk_pipe;
 	struct buf walked; // of the child that walks
 	struct known known;  // by the last walk
+	struct timespec start;
 	struct timer stopping;
 	uint64_t stop_until;
 	bool released; // some were let go on for a moment
@@ -164,6 +165,7 @@ static void on_walked(struct watch *w, uint32_t events)
 	if (answer) {
 		chan_send(&self.chan, M_CHANGES, 0, 1, answer, len);
 		changes_learn(&self.known, all.p, all.n);
+		self.known.since = (struct timespec){0};
 	}
 	buf_done(&self.walked);
 	self.walked = BUF_INIT(WALKED_MAX);
@@ -180,10 +182,12 @@ static _Noreturn void walk_child(int fd)
 	_exit(fs_write_all(fd, head.p, head.n, &e) || fs_write_all(fd, answer.p, answer.n, &e) || fs_write_all(fd, news.p, news.n, &e) ? 1 : 0);
 }
 
-static void do_walk(void)
+static void do_walk(struct frame *f)
 {
 	int p[2];
 	struct err e;
+	if (f->n && f->p[0])
+		self.known.since = self.start;
 	if (self.walking || pipe2(p, O_CLOEXEC))
 		return;
 	pid_t pid = fork();
@@ -295,7 +299,7 @@ static void on_frame(struct chan *c, struct frame *f)
 		do_signal(f);
 		break;
 	case M_WALK:
-		do_walk();
+		do_walk(f);
 		break;
 	case M_FREEZE:
 		do_freeze(f);
@@ -368,7 +372,7 @@ _Noreturn void init_run(const struct init_opts *opts, const struct buf *ready, i
 	struct err e;
 	self.opts = opts;
 	self.walked = BUF_INIT(WALKED_MAX);
-	clock_gettime(CLOCK_REALTIME_COARSE, &self.known.since); // the clock that files are stamped with
+	clock_gettime(CLOCK_REALTIME_COARSE, &self.start); // the clock that files are stamped with
 	collect_init(&opts->changes, opts->ws_path);
 	watch_init(&self.known);
 	signal(SIGPIPE, SIG_IGN);

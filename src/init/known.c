@@ -133,13 +133,13 @@ static bool is_before(const struct timespec *a, const struct timespec *b)
 	return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec);
 }
 
-// No process inside can set a change time. What took a name away has none of its own: its directory's then.
+// What took a name away has no time of its own: its directory's then, whose change time is also that of a new mount.
 static bool is_old(const struct known *s, const struct stack_change *c)
 {
 	struct stat st;
 	if (c->up)
 		return is_before(&c->up->st_ctim, &s->since);
-	return c->parent >= 0 && !fstat(c->parent, &st) && is_before(&st.st_ctim, &s->since);
+	return c->parent >= 0 && !fstat(c->parent, &st) && (is_before(&st.st_ctim, &s->since) || is_before(&st.st_mtim, &s->since));
 }
 
 static uint64_t mark_of(const struct stack_change *c)

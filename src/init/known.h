@@ -19,7 +19,7 @@ struct known {
 	struct known_entry **slots;
 	size_t n_slots, n;
 	uint32_t round;
-	struct timespec since; // changes older than this and not known are nobody's news
+	struct timespec since; // while what is pending from before is not known: older changes are nobody's news. Else 0
 };
 
 #define KNOWN_MAX 100000u // paths; what is beyond is told each time

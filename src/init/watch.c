@@ -298,6 +298,7 @@ static void begin(struct watching *w)
 	w->starting = true;
 	walk_all(w);
 	w->starting = false;
+	w->known.since = (struct timespec){0};
 	live_put(&w->out, 'K', NULL, 0); // it is watched from here on
 	w->told = 0;
 	flush(w);

@@ -182,7 +182,7 @@ def test_it_comes_at_once(home, project, watch):
     p = home.popen("exec", sid, "--", "python3", "-c", script)
     took = []
     for _ in range(25):
-        line = w.until(lambda x: x.get("path") == "t" and "+" in x.get("diff", ""))
+        line = w.until(lambda x: x.get("path") == "t" and "\n+" in x.get("diff", ""))
         written = int([s for s in line["diff"].splitlines() if s.startswith("+")][0][1:])
         took.append(w.came - written / 1e9)
     p.communicate()
@@ -240,7 +240,8 @@ def test_it_goes_on_from_a_number(home, project, watch):
     run(home, sid, "echo 3 > three")
     again.change("three")
     missed = [x for x in again.seen if x["type"] == "change"]
-    assert [(x["kind"], x["path"]) for x in missed] == [("D", "one"), ("A", "two"), ("A", "three")]
+    assert sorted((x["kind"], x["path"]) for x in missed[:2]) == [("A", "two"), ("D", "one")]  # each once
+    assert [(x["kind"], x["path"]) for x in missed if x["path"] != "three"] == [(x["kind"], x["path"]) for x in missed[:2]]
     assert [x["argv"][2] for x in again.seen if x["type"] == "exec.start"][:1] == ["echo 2 > two; rm one"]
 
 
