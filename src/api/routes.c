@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The native API: one table, and a handler per row that decodes, asks the engine and encodes.
 #include "api/code.h"
+#include "api/follow.h"
 #include "api/layers.h"
 #include "api/net.h"
 #include "api/review.h"
@@ -366,9 +367,15 @@ static void get_output(struct request *r)
 static void get_journal(struct request *r)
 {
 	struct err e;
-	uint64_t offset, end;
+	uint64_t offset, end, wait = 0;
+	const char *wait_ms = request_query(r, "wait_ms");
 	if (!get_offset(r, &offset))
 		return;
+	if (wait_ms && str_to_u64(str_of(wait_ms), 0, INT64_MAX, &wait)) {
+		err_set(&e, ERR_INVALID, "wait_ms must be a whole number");
+		request_fail(r, &e);
+		return;
+	}
 	r->answer.max = ANSWER_MAX;
 	if (engine_journal(r->engine, r->parts[0], offset, &r->answer, &end, &e)) {
 		request_fail(r, &e);
@@ -376,7 +383,10 @@ static void get_journal(struct request *r)
 	}
 	number(r->end, end);
 	r->type = "application/x-ndjson";
-	request_answer(r, 200);
+	if (wait && !r->answer.n)
+		follow(r, request_loop(r), offset, wait);
+	else
+		request_answer(r, 200);
 }
 
 static void get_verify(struct request *r)

@@ -50,6 +50,11 @@ static void on_again(struct timer *t)
 	run(container_of(t, struct server, again));
 }
 
+struct loop *request_loop(struct request *r)
+{
+	return r->server->loop;
+}
+
 const char *request_query(struct request *r, const char *key)
 {
 	return MHD_lookup_connection_value(r->conn, MHD_GET_ARGUMENT_KIND, key);

@@ -43,6 +43,7 @@ struct server *server_new(struct loop *l, struct engine *g, int listen_fd, struc
 void server_free(struct server *s);
 void server_shutdown(struct server *s);
 
+struct loop *request_loop(struct request *r);
 const char *request_query(struct request *r, const char *key); // NULL when absent
 void request_answer(struct request *r, int status);	       // with r->answer as it is
 void request_fail(struct request *r, const struct err *e);

@@ -6,8 +6,10 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cell/cell_int.h"
+#include "cell/changed.h"
 #include "cell/denied.h"
 #include "cell/moves.h"
+#include "cell/watching.h"
 #include "isolate/contain.h"
 #include "model/msg.h"
 #include <dirent.h>
@@ -200,6 +202,8 @@ static void on_ready(struct cell *c, struct frame *f)
 		c->spec.exec = (struct exec_spec){0};
 		sx_start(c, &first, c->spec.ticket, 0);
 	}
+	if (!c->took_layer || strv_len(c->spec.lowers) > c->spec.n_base_lowers)
+		watchdog_look(c, true); // what is pending from before, so that it is not news later
 	control_send_up(c, c->spec_request);
 }
 
@@ -302,12 +306,16 @@ static void on_changes(struct cell *c, struct frame *f)
 	if (f->id) { // a look while the cell lives
 		if (c->control && f->n >= 4)
 			chan_send(&c->control->chan, M_PENDING, 0, 0, f->p, 4);
+		wire_get_u32(&w);
+		strv_free(wire_get_strv(&w));
+		changed_walk(c, &w);
 		return;
 	}
 	c->pending = wire_get_u32(&w);
 	strv_free(c->changed);
 	c->changed = wire_get_strv(&w);
 	c->walk_done = !w.bad;
+	changed_walk(c, &w);
 	// Every process but pid 1 is dead. What is left is the kernel's work of taking namespaces apart, a millisecond
 	// that a sandbox which goes anyway need not wait for.
 	if (c->stage == CELL_ENDING && c->spec.remove_if_clean && c->walk_done && !c->pending)
@@ -352,7 +360,9 @@ void cell_on_init_frame(struct chan *ch, struct frame *f)
 			sx_begun(x, wire_get_u32(&w));
 		break;
 	case M_DATA:
-		if (x)
+		if (x && x->live && f->stream == 1)
+			watching_output(x, f->p, f->n);
+		else if (x)
 			sx_output(x, f->stream, f->p, f->n);
 		break;
 	case M_EOF:

@@ -7,6 +7,7 @@
 //   execs.c     execs and their captured output        client.c   attached clients
 //   record.c    what goes to the journal                watchdog.c time and resource limits
 //   gate.c      the way out                             denied.c   what was refused
+//   changed.c   files that changed                      watching.c who sees it happen
 #pragma once
 #include "base/chan.h"
 #include "base/ring.h"
@@ -20,6 +21,7 @@
 enum cell_stage { CELL_WAITING, CELL_BUILDING, CELL_UP, CELL_ENDING, CELL_GONE };
 
 struct cast; // terminal recording
+struct live; // cell/watching.h
 
 struct output {
 	struct ring ring; // fd -1 until the first byte
@@ -41,6 +43,7 @@ struct sx { // an exec, as the supervisor sees it
 	uint64_t in_received, in_credit;
 	struct output out[2];
 	struct cast *cast;
+	struct live *live; // of the job `watch`
 	struct timer timeout;
 	bool killed_for_time;
 };
@@ -202,6 +205,7 @@ void watchdog_lease(struct cell *c); // its client was there until now
 void watchdog_activity(struct cell *c); // something began, ended or moved
 void watchdog_exec(struct sx *x);	 // arms its timeout
 void watchdog_ended(struct sx *x);
+void watchdog_look(struct cell *c, bool first); // what is pending now? first: what is older than the cell is no news
 void watchdog_usage(struct cell *c, uint64_t used, uint32_t killed, uint32_t processes);
 void watchdog_check_cgroup(struct cell *c);
 void watchdog_hit(struct cell *c, const char *limit, const char *message);

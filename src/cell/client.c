@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "cell/cell_int.h"
 #include "cell/denied.h"
+#include "cell/watching.h"
 #include "model/msg.h"
 #include <errno.h>
 #include <signal.h>
@@ -75,6 +76,8 @@ static void drop(struct client *cl)
 		return;
 	}
 	gate_client_gone(&c->gate);
+	if (x && x->live)
+		watching_client_gone(x);
 	if (x) {
 		sx_grant(x); // perhaps it was the one everybody waited for
 		watchdog_lease(c);
@@ -210,10 +213,11 @@ static void exec_frame(struct client *cl, struct frame *f)
 	struct wire w = {.p = f->p, .n = f->n};
 	switch ((enum msg_type)f->type) {
 	case M_DATA:
-		on_input(cl, f);
+		if (!x->live) // its stdin is the cell's
+			on_input(cl, f);
 		break;
 	case M_EOF: // of stdin; or the client's own reader went away, which the command shall notice if nobody else reads
-		if (!f->stream || only_client(cl))
+		if (f->stream ? only_client(cl) : !x->live)
 			chan_send(&x->cell->init, M_EOF, f->stream, x->number, NULL, 0);
 		break;
 	case M_WINSIZE: {

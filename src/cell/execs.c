@@ -8,11 +8,13 @@
 #include "base/mem.h"
 #include "cell/cell_int.h"
 #include "cell/denied.h"
+#include "cell/watching.h"
 #include "model/msg.h"
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 struct sx *sx_find(struct cell *c, const char *id)
 {
@@ -63,6 +65,7 @@ static void sx_free(struct sx *x)
 	cast_close(x->cast);
 	exec_spec_done(&x->spec);
 	exec_result_done(&x->result);
+	free(x->live);
 	free(x);
 }
 
@@ -91,6 +94,8 @@ struct sx *sx_start(struct cell *c, struct exec_spec *s, const char *ticket, uin
 	x->out[0].credit = x->out[1].credit = LIMIT_OUTPUT_WINDOW;
 	if (!x->spec.want_stdin && !x->spec.tty)
 		x->in_credit = UINT64_MAX; // nobody reads: bytes may be thrown away at once
+	if (watching_is(&x->spec))
+		watching_begin(x);
 	x->result.started_unix_ms = clock_unix_ms();
 	c->execs = x;
 	c->n_execs++;
@@ -103,6 +108,8 @@ struct sx *sx_start(struct cell *c, struct exec_spec *s, const char *ticket, uin
 	if (c->spec.net.ca_cert && *c->spec.net.ca_cert && x->spec.kind == EXEC_COMMAND)
 		trust_env(&c->nursery->trust, !c->spec.image && c->spec.profile == PROFILE_USER, &x->spec.env);
 	exec_spec_write(&b, &x->spec);
+	if (x->spec.kind == EXEC_COMMAND)
+		watching_exec(x, true); // before it can change anything
 	int rc = fault(FAULT_EXEC_SPAWN, &e) ? -1 : 0;
 	if (!rc && !chan_send_buf(&c->init, M_EXEC, x->number, &b))
 		rc = err_set(&e, ERR_LIMIT, "arguments and environment are longer than %u bytes", LIMIT_ARGV);
@@ -113,7 +120,8 @@ struct sx *sx_start(struct cell *c, struct exec_spec *s, const char *ticket, uin
 		sx_failed(x, &e);
 		return x;
 	}
-	watchdog_exec(x);
+	if (!x->live)
+		watchdog_exec(x);
 	watchdog_activity(c);
 	return x;
 }
@@ -174,6 +182,8 @@ static void keep(struct sx *x, int i, const void *p, size_t n)
 		if (cell_out_dir(x->cell, &e) < 0 || ring_create(&o->ring, x->cell->out_dir, name, kept_bytes(x->cell), &e))
 			o->lost = true;
 	}
+	if (name && x->live)
+		unlinkat(x->cell->out_dir, name, 0); // for a slow reader, not to be kept
 	if (!o->lost && (fault(FAULT_EXEC_OUTPUT, &e) || ring_append(&o->ring, p, n, &e)))
 		o->lost = true;
 	if (o->lost) {
@@ -222,8 +232,10 @@ static void finish(struct sx *x)
 	timer_clear(&c->loop, &x->timeout);
 	cast_close(x->cast);
 	x->cast = NULL;
-	if (x->spec.kind == EXEC_COMMAND)
+	if (x->spec.kind == EXEC_COMMAND) {
 		record_exec_exit(x);
+		watching_exec(x, false);
+	}
 	if (fault(FAULT_EXEC_EXIT, &e))
 		log_line(LOG_WARN, "%s", e.msg);
 	control_send_exited(c, x);
@@ -231,7 +243,9 @@ static void finish(struct sx *x)
 	watchdog_check_cgroup(c);
 	watchdog_activity(c);
 	watchdog_ended(x);
-	if (c->spec.ends_with_exec && x->number == 1)
+	if (x->live)
+		watching_end(x);
+	if (c->spec.ends_with_exec && x->number == 1 && !watching_holds_end(c))
 		cell_end(c, "exec ended", LIMIT_STOP_GRACE_MS, true);
 }
 

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cell/cell_int.h"
+#include "cell/changed.h"
 #include "model/msg.h"
 #include <dirent.h>
 #include <fcntl.h>
@@ -115,11 +116,25 @@ static void ask_usage(struct cell *c)
 // What is pending is counted a moment after commands end, never while somebody waits for one.
 #define LOOK_MS 100
 
+void watchdog_look(struct cell *c, bool first)
+{
+	uint8_t v = first;
+	if (c->stage != CELL_UP || c->paused)
+		return;
+	changed_asked(c);
+	chan_send(&c->init, M_WALK, 0, 0, &v, 1);
+}
+
 static void on_look(struct timer *t)
 {
-	struct cell *c = container_of(t, struct cell, look);
-	if (c->stage == CELL_UP && !c->paused)
-		chan_send(&c->init, M_WALK, 0, 0, NULL, 0);
+	watchdog_look(container_of(t, struct cell, look), false);
+}
+
+// What a job does in the workspace is nobody's command, and must not be taken for the next one's.
+static bool may_write(const struct sx *x)
+{
+	const char *job = x->spec.argv[0];
+	return x->spec.kind == EXEC_COMMAND || (strcmp(job, "collect") && strcmp(job, "watch"));
 }
 
 void watchdog_ended(struct sx *x)
@@ -128,7 +143,7 @@ void watchdog_ended(struct sx *x)
 	c->look.fn = on_look;
 	if (c->stage == CELL_UP && supervised(c))
 		ask_usage(c); // what it ran into is still there
-	if (c->stage == CELL_UP && x->spec.kind == EXEC_COMMAND && !c->spec.ends_with_exec)
+	if (c->stage == CELL_UP && may_write(x) && !c->spec.ends_with_exec)
 		timer_set(&c->loop, &c->look, LOOK_MS);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // log: the journal of a sandbox, as lines for a person or as it is on disk.
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/api.h"
@@ -8,7 +9,8 @@
 #include <poll.h>
 #include <string.h>
 
-#define FOLLOW_MS 200 // skepd has no stream of the journal yet: asked again this often
+#define FOLLOW_MS 200	   // asked again this often, when skepd does not hold the question
+#define FOLLOW_WAIT_MS 30000 // which it does at most so long
 
 struct log_opts {
 	const char *type;
@@ -104,11 +106,11 @@ static void print_line(const struct log_opts *o, struct str line, struct buf *b)
 }
 
 // Prints the whole lines of one answer and moves *at behind them. 1 = there may be more, 0 = the end.
-static int print_from(struct api *a, const char *id, const struct log_opts *o, uint64_t *at, struct err *e)
+static int print_from(struct api *a, const char *id, const struct log_opts *o, unsigned wait_ms, uint64_t *at, struct err *e)
 {
 	auto_http_reply struct http_reply r = {0};
 	auto_buf struct buf b = BUF_INIT(4 * HTTP_BODY_MAX);
-	auto_free char *query = xasprintf("journal?offset=%llu", (unsigned long long)*at);
+	auto_free char *query = xasprintf("journal?offset=%llu&wait_ms=%u", (unsigned long long)*at, wait_ms);
 	auto_free char *path = api_path("/v1/sandboxes", id, query);
 	if (api_bytes(a, path, &r, e))
 		return -1;
@@ -126,12 +128,18 @@ static int print_from(struct api *a, const char *id, const struct log_opts *o, u
 
 static int print_journal(struct api *a, const char *id, const struct log_opts *o, struct err *e)
 {
+	unsigned wait = 0;
 	for (uint64_t at = 0;;) {
-		int more = print_from(a, id, o, &at, e);
+		uint64_t asked = clock_ms();
+		int more = print_from(a, id, o, wait, &at, e);
 		if (more < 0 || (!more && !o->follow))
 			return more;
-		if (!more)
+		if (!more && wait && clock_ms() - asked < FOLLOW_MS)
 			poll(NULL, 0, FOLLOW_MS);
+		if (!more) {
+			wait = FOLLOW_WAIT_MS;
+			a->http.on_wait = NULL; // there is nothing to wait for in particular
+		}
 	}
 }
 

@@ -234,6 +234,16 @@ int out_json(const json_t *j)
 	return out_flush(&ascii);
 }
 
+int out_json_line(struct buf *line)
+{
+	auto_buf struct buf ascii = BUF_INIT(256u << 20);
+	buf_byte(line, '\n');
+	if (!isatty(STDOUT_FILENO))
+		return out_flush(line);
+	json_ascii(&ascii, line);
+	return out_flush(&ascii);
+}
+
 int out_exit_of(enum err_kind kind)
 {
 	static const int codes[] = {

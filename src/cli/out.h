@@ -27,6 +27,7 @@ void table_print(struct table *t, struct buf *out); // and frees the cells
 // Writes all of it to stdout. Exit status: 0, or 1 with a line on stderr.
 int out_flush(struct buf *b);
 int out_json(const json_t *j);	// indented; same status. On a terminal in ASCII only
+int out_json_line(struct buf *line); // written already, on one line; same status. On a terminal in ASCII only
 void out_stderr(struct buf *b); // failure is nobody's concern any more
 
 // The error line `skep: VERB: message`, and the exit status of its kind: 125 for verbs that run a command.

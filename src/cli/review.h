@@ -44,6 +44,7 @@ void screen_patch(struct screen *s, const char *p, size_t n); // a unified diff
 void screen_text(struct screen *s, const char *text);	    // a line of ours, harmless already
 int screen_close(struct screen *s);			    // exit status
 
+void show_patch(struct buf *b, const char *p, size_t n, bool colour); // hunks of a unified diff, harmless
 void show_risks(struct buf *b, const json_t *changes); // one line each
 void show_hunk(struct buf *b, const json_t *change, const json_t *hunk, bool colour);
 

@@ -169,6 +169,21 @@ int screen_close(struct screen *s)
 	return failed ? 1 : 0;
 }
 
+void show_patch(struct buf *b, const char *p, size_t n, bool colour)
+{
+	while (n) {
+		const char *nl = memchr(p, '\n', n);
+		size_t k = nl ? (size_t)(nl - p) : n;
+		const char *c = colour ? colour_of(p, k) : NULL;
+		buf_str(b, c ? c : "");
+		harmless(b, p, k);
+		buf_str(b, c ? "\033[m\n" : "\n");
+		k += nl ? 1 : 0;
+		p += k;
+		n -= k;
+	}
+}
+
 void show_risks(struct buf *b, const json_t *changes)
 {
 	size_t i, k;

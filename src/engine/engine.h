@@ -125,6 +125,7 @@ int engine_output(struct engine *g, const char *exec, const char *stream, uint64
 // The journal, also of removed sandboxes.
 int engine_journal(struct engine *g, const char *id, uint64_t offset, struct buf *out, uint64_t *out_end,
 		   struct err *e) MUST_USE;
+int engine_journal_dir(struct engine *g, const char *id, struct err *e) MUST_USE; // descriptor of where it lies
 int engine_journal_verify(struct engine *g, const char *id, struct journal_report *out, struct err *e) MUST_USE;
 
 int engine_image_get(struct engine *g, const char *id, struct image_row *out, struct err *e) MUST_USE;

@@ -252,6 +252,13 @@ int engine_journal(struct engine *g, const char *id, uint64_t offset, struct buf
 	return dir < 0 ? -1 : journal_tail(dir, offset, out, out_end, e);
 }
 
+int engine_journal_dir(struct engine *g, const char *id, struct err *e)
+{
+	uint64_t seq;
+	char anchor[SHA256_HEX];
+	return find_journal(g, id, &seq, anchor, e);
+}
+
 int engine_journal_verify(struct engine *g, const char *id, struct journal_report *out, struct err *e)
 {
 	uint64_t seq;

@@ -2,45 +2,122 @@
 #include "init/changes.h"
 
 #include "base/mem.h"
-#include "init/stack.h"
-#include "model/glob.h"
 #include <fcntl.h>
+#include <string.h>
 #include <unistd.h>
 
-struct noting {
-	struct changes *out;
-	char *const *hide;
+#define HASH_BYTES (32ull << 20) // read for hashes in one walk: a command's end waits for it in `skep run`
+
+struct walk {
+	uint32_t count, n_events, more;
+	char **list;
+	struct buf events, *news;
 };
 
-static void note(void *ctx, char kind, const char *path)
+int changes_stack(const struct changes_of *of, struct stack *out)
 {
-	const struct noting *n = ctx;
-	struct changes *c = n->out;
-	if (glob_covers(n->hide, path))
-		return;
-	if (++c->count > LIMIT_CHANGES_LISTED)
-		return;
-	auto_free char *line = xasprintf("%c %s", kind, path);
-	strv_add(&c->list, line);
-}
-
-int changes_walk(const struct changes_of *of, struct changes *out)
-{
-	struct stack s = {0};
-	struct err e;
-	*out = (struct changes){0};
-	auto_fd int ws = openat(of->layer, "ws", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	*out = (struct stack){0};
+	int ws = openat(of->layer, "ws", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (ws < 0)
 		return -1;
-	stack_add(&s, false, ws);
+	stack_add(out, false, ws);
 	for (int i = 0; i < of->n_lowers; i++)
-		stack_add(&s, i >= of->n_lowers - of->n_base_lowers, of->lowers[i]);
-	stack_add(&s, true, of->base);
-	return stack_changes(&s, note, &(struct noting){out, of->hide}, &e);
+		stack_add(out, i >= of->n_lowers - of->n_base_lowers, of->lowers[i]);
+	stack_add(out, true, of->base);
+	return ws;
 }
 
-void changes_done(struct changes *c)
+static void put_sha(struct buf *b, bool has, const uint8_t sha[32])
 {
-	strv_free(c->list);
-	*c = (struct changes){0};
+	wire_bytes(b, sha, has ? 32 : 0);
+}
+
+static void put_event(struct walk *w, const struct known_event *ev)
+{
+	if (w->n_events == LIMIT_FILES_RECORDED) {
+		w->more++;
+		return;
+	}
+	w->n_events++;
+	wire_u8(&w->events, (uint8_t)ev->kind);
+	wire_u8(&w->events, ev->base);
+	wire_u8(&w->events, ev->exec);
+	wire_str(&w->events, ev->path);
+	put_sha(&w->events, ev->has_before, ev->before);
+	put_sha(&w->events, ev->has_after, ev->after);
+}
+
+// Whole or not at all: past the buffer's end the parent does not learn it, and hears of it again.
+static void put_news(struct buf *b, const struct known_event *ev)
+{
+	const struct known_entry *e = ev->entry;
+	if (!b || (!e && !ev->base) || b->max - b->n < strlen(ev->path) + 64)
+		return;
+	wire_u8(b, e ? (uint8_t)e->kind : 0);
+	wire_str(b, ev->path);
+	wire_u64(b, e ? e->mark : 0);
+	wire_u8(b, e && e->exec);
+	put_sha(b, e && e->hashed, e ? e->sha : ev->before);
+}
+
+static void note(void *ctx, const struct known_event *ev)
+{
+	struct walk *w = ctx;
+	if (ev->kind)
+		put_event(w, ev);
+	if (ev->learned)
+		put_news(w->news, ev);
+	if (ev->base)
+		return;
+	if (++w->count > LIMIT_CHANGES_LISTED)
+		return;
+	auto_free char *line = xasprintf("%c %s", ev->change->kind, ev->path);
+	strv_add(&w->list, line);
+}
+
+int changes_walk(const struct changes_of *of, struct known *known, struct buf *answer, struct buf *news)
+{
+	struct walk w = {.events = BUF_INIT(1 << 20), .news = news};
+	struct stack s;
+	struct err e;
+	struct known_look l = {.known = known, .fn = note, .ctx = &w, .hide = of->hide, .all = true, .hash_bytes = HASH_BYTES, .hash_files = LIMIT_FILES_RECORDED};
+	auto_fd int ws = changes_stack(of, &s);
+	int rc = ws < 0 ? -1 : known_walk(&s, "", true, &l, &e);
+	if (!rc) {
+		wire_u32(answer, w.count);
+		wire_strv(answer, w.list);
+		wire_u32(answer, w.events.overflow ? w.n_events + w.more : w.more);
+		wire_u32(answer, w.events.overflow ? 0 : w.n_events);
+		if (!w.events.overflow)
+			buf_add(answer, w.events.p, w.events.n);
+	}
+	strv_free(w.list);
+	buf_done(&w.events);
+	return rc;
+}
+
+void changes_learn(struct known *known, const void *news, size_t n)
+{
+	struct wire w = {.p = news, .n = n};
+	while (w.n && !w.bad) {
+		size_t len;
+		char kind = (char)wire_get_u8(&w);
+		auto_free char *path = wire_get_str(&w);
+		uint64_t mark = wire_get_u64(&w);
+		bool exec = wire_get_u8(&w);
+		const uint8_t *sha = wire_get_bytes(&w, &len);
+		if (w.bad || !path || (len && len != 32))
+			return;
+		struct known_entry *e = kind ? known_find(known, path) : NULL;
+		if (!kind)
+			known_drop(known, path);
+		if (!kind || (!e && !(e = known_add(known, path))))
+			continue;
+		e->kind = kind;
+		e->mark = mark;
+		e->exec = exec;
+		e->hashed = len;
+		if (len)
+			memcpy(e->sha, sha, 32);
+	}
 }

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is pending in a workspace: a walk of its layers only (init/stack.h), so its cost is that of the changes.
+// What is pending in a workspace: a walk of its layers only (init/stack.h), so its cost is that of the changes. And what is
+// new in it since the walk before (init/known.h), for the journal.
 #pragma once
-#include "base/err.h"
+#include "base/buf.h"
+#include "init/known.h"
 #include <stdint.h>
-
-struct changes {
-	uint32_t count;
-	char **list; // "A path", "M path", "D path": at most LIMIT_CHANGES_LISTED
-};
 
 // Borrowed directories.
 struct changes_of {
@@ -18,6 +15,10 @@ struct changes_of {
 	char *const *hide; // globs, may be NULL: what of the base a sandbox does not see is none of its changes
 };
 
+// The stack of the workspace. The writable layer's descriptor, which the caller closes; -1: there is none.
+int changes_stack(const struct changes_of *of, struct stack *out);
+
+// Walks. answer: the body of M_CHANGES. news: what changes_learn takes, for a walk made in a child; or NULL.
 // -1 when the layer could not be looked at: then nothing is known, which is not "no changes".
-int changes_walk(const struct changes_of *of, struct changes *out) MUST_USE;
-void changes_done(struct changes *c);
+int changes_walk(const struct changes_of *of, struct known *known, struct buf *answer, struct buf *news) MUST_USE;
+void changes_learn(struct known *known, const void *news, size_t n);

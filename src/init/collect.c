@@ -26,7 +26,7 @@ void collect_init(const struct changes_of *of, const char *ws_path)
 
 bool collect_is(char *const *argv)
 {
-	return argv[0] && !strcmp(argv[0], "collect");
+	return argv[0] && (!strcmp(argv[0], "collect") || !strcmp(argv[0], "watch"));
 }
 
 // dup2 twice: a target number may be one of those still to be moved.
@@ -60,6 +60,12 @@ int collect_keep(int from)
 		kept_lowers[i] = fds[2 + i] < 0 ? -1 : from + 2 + i;
 	kept.lowers = kept_lowers;
 	return end;
+}
+
+const struct changes_of *collect_layers(const char **out_workspace)
+{
+	*out_workspace = workspace;
+	return &kept;
 }
 
 struct collecting {
@@ -135,18 +141,15 @@ static void on_change(void *ctx, char kind, const char *path)
 int collect_run(struct err *e)
 {
 	struct collecting c = {.ws = -1};
-	struct stack s = {.all = true};
+	struct stack s;
 	auto_fd int ws = workspace ? fs_open(AT_FDCWD, workspace, O_RDONLY | O_DIRECTORY, 0, e)
 				   : err_set(e, ERR_UNSUPPORTED, "there is no workspace to collect from");
 	if (ws < 0)
 		return -1;
-	auto_fd int top = openat(kept.layer, "ws", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	auto_fd int top = changes_stack(&kept, &s);
 	if (top < 0)
 		return err_sys(e, "open the writable layer");
-	stack_add(&s, false, top);
-	for (int i = 0; i < kept.n_lowers; i++)
-		stack_add(&s, i >= kept.n_lowers - kept.n_base_lowers, kept.lowers[i]);
-	stack_add(&s, true, kept.base);
+	s.all = true;
 	c.ws = ws;
 	delta_out_init(&c.out, 1);
 	int rc = stack_changes(&s, on_change, &c, e);

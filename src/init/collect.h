@@ -11,6 +11,8 @@ void collect_init(const struct changes_of *of, const char *ws_path);
 int collect_keep(int from);
 bool collect_is(char *const *argv); // does this job need them?
 
+const struct changes_of *collect_layers(const char **out_workspace); // in that child, then; the path may be NULL
+
 int collect_run(struct err *e) MUST_USE;
 // Paths that are not as expected are left and named, one line each, on stderr; then CONFLICT.
 int restore_run(const char *dir, struct err *e) MUST_USE;

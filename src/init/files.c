@@ -6,6 +6,7 @@
 #include "base/pack.h"
 #include "base/str.h"
 #include "init/collect.h"
+#include "init/watch.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -177,6 +178,12 @@ static int op_collect(char *const *a, struct err *e)
 	return collect_run(e);
 }
 
+static int op_watch(char *const *a, struct err *e)
+{
+	(void)a;
+	return watch_run(e);
+}
+
 static int op_restore(char *const *a, struct err *e)
 {
 	return restore_run(a[0], e);
@@ -191,7 +198,7 @@ static const struct {
 	{"read", op_read, 1, 1},     {"write", op_write, 1, 2},	  {"mkdir", op_mkdir, 1, 1},
 	{"remove", op_remove, 1, 1}, {"rename", op_rename, 2, 2}, {"pack", op_pack, 1, 1},
 	{"unpack", op_unpack, 1, 1}, {"unpack-as", op_unpack_as, 2, 2},
-	{"collect", op_collect, 0, 0}, {"restore", op_restore, 1, 1},
+	{"collect", op_collect, 0, 0}, {"restore", op_restore, 1, 1}, {"watch", op_watch, 0, 0},
 };
 
 int files_job(char *const *argv)

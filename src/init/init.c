@@ -9,6 +9,7 @@
 #include "init/exec.h"
 #include "init/moving.h"
 #include "init/tree.h"
+#include "init/watch.h"
 #include "init/who.h"
 #include "model/msg.h"
 #include <errno.h>
@@ -32,12 +33,16 @@ struct init {
 	bool walking;
 	pid_t walker;
 	struct watch walk_pipe;
+	struct buf walked; // of the child that walks
+	struct known known;  // by the last walk
+	struct timespec start;
 	struct timer stopping;
 	uint64_t stop_until;
 	bool released; // some were let go on for a moment
 };
 
 #define STOP_MS 2000
+#define WALKED_MAX (24u << 20)
 
 static struct init self; // pid 1 is one
 
@@ -95,13 +100,9 @@ static void do_exec(struct frame *f)
 
 static _Noreturn void finish(void)
 {
-	struct changes ch = {0};
-	auto_buf struct buf b = BUF_INIT(1 << 20);
-	if (self.walk && !changes_walk(&self.opts->changes, &ch)) {
-		wire_u32(&b, ch.count);
-		wire_strv(&b, ch.list);
+	auto_buf struct buf b = BUF_INIT(FRAME_MAX);
+	if (self.walk && !changes_walk(&self.opts->changes, &self.known, &b, NULL))
 		chan_send_buf(&self.chan, M_CHANGES, 0, &b);
-	}
 	loop_flush(&self.loop);
 	_exit(0); // the kernel ends whatever is left
 }
@@ -143,36 +144,55 @@ static void do_signal(struct frame *f)
 		exec_signal(x, sig, f->stream == 1);
 }
 
-// In a child: the layer may be large. It sends the answer's payload through a pipe that we watch.
+// In a child: the layer may be large. It sends the answer's payload, and what there is to learn from it, through a pipe.
 static void on_walked(struct watch *w, uint32_t events)
 {
-	auto_buf struct buf b = BUF_INIT(1 << 20);
-	struct err e;
-	int fd = w->fd;
+	char bytes[16384];
+	ssize_t n = read(w->fd, bytes, sizeof bytes);
+	size_t len;
 	(void)events;
+	if (n < 0 && (errno == EINTR || errno == EAGAIN))
+		return;
+	if (n > 0) { // piece by piece: it waits for us, others do not
+		buf_add(&self.walked, bytes, (size_t)n);
+		return;
+	}
+	int fd = w->fd;
 	loop_del(&self.loop, w);
-	if (!fs_read_fd(fd, &b, &e) && b.n)
-		chan_send_buf(&self.chan, M_CHANGES, 1, &b);
 	close(fd);
+	struct wire all = {.p = (const uint8_t *)self.walked.p, .n = self.walked.overflow ? 0 : self.walked.n};
+	const uint8_t *answer = wire_get_bytes(&all, &len);
+	if (answer) {
+		chan_send(&self.chan, M_CHANGES, 0, 1, answer, len);
+		changes_learn(&self.known, all.p, all.n);
+		self.known.since = (struct timespec){0};
+	}
+	buf_done(&self.walked);
+	self.walked = BUF_INIT(WALKED_MAX);
 	self.walking = false;
 }
 
-static void do_walk(void)
+static _Noreturn void walk_child(int fd)
+{
+	struct err e;
+	auto_buf struct buf answer = BUF_INIT(FRAME_MAX), news = BUF_INIT(WALKED_MAX - FRAME_MAX - 64), head = BUF_INIT(4);
+	if (changes_walk(&self.opts->changes, &self.known, &answer, &news))
+		_exit(1);
+	wire_u32(&head, (uint32_t)answer.n);
+	_exit(fs_write_all(fd, head.p, head.n, &e) || fs_write_all(fd, answer.p, answer.n, &e) || fs_write_all(fd, news.p, news.n, &e) ? 1 : 0);
+}
+
+static void do_walk(struct frame *f)
 {
 	int p[2];
 	struct err e;
+	if (f->n && f->p[0])
+		self.known.since = self.start;
 	if (self.walking || pipe2(p, O_CLOEXEC))
 		return;
 	pid_t pid = fork();
-	if (!pid) {
-		struct changes ch;
-		auto_buf struct buf b = BUF_INIT(1 << 20);
-		if (changes_walk(&self.opts->changes, &ch))
-			_exit(1);
-		wire_u32(&b, ch.count);
-		wire_strv(&b, ch.list);
-		_exit(fs_write_all(p[1], b.p, b.n, &e) ? 1 : 0);
-	}
+	if (!pid)
+		walk_child(p[1]);
 	close(p[1]);
 	self.walk_pipe.fn = on_walked;
 	if (pid < 0 || loop_add(&self.loop, &self.walk_pipe, p[0], LOOP_IN, &e))
@@ -279,7 +299,7 @@ static void on_frame(struct chan *c, struct frame *f)
 		do_signal(f);
 		break;
 	case M_WALK:
-		do_walk();
+		do_walk(f);
 		break;
 	case M_FREEZE:
 		do_freeze(f);
@@ -351,7 +371,10 @@ _Noreturn void init_run(const struct init_opts *opts, const struct buf *ready, i
 	static const int chld[] = {SIGCHLD};
 	struct err e;
 	self.opts = opts;
+	self.walked = BUF_INIT(WALKED_MAX);
+	clock_gettime(CLOCK_REALTIME_COARSE, &self.start); // the clock that files are stamped with
 	collect_init(&opts->changes, opts->ws_path);
+	watch_init(&self.known);
 	signal(SIGPIPE, SIG_IGN);
 	int sig = loop_init(&self.loop, &e) ? -1 : loop_signals(chld, 1, &e);
 	self.chan = *opts->channel;

@@ -20,7 +20,7 @@ struct chain {
 };
 
 struct walk {
-	stack_fn *fn;
+	stack_change_fn *fn;
 	void *ctx;
 	struct buf path;
 	uint64_t looked, told;
@@ -61,15 +61,31 @@ bool stack_is_opaque(int dir)
 	return fgetxattr(dir, "user.overlay.opaque", &mark, 1) == 1 && mark == 'y';
 }
 
-static void note(struct walk *w, char kind, const char *name)
+// u, l: what each side shows there, or NULL; up: the directory as upper has it
+static void note_views(struct walk *w, char kind, const char *name, const struct view *u, const struct view *l, const struct chain *up)
 {
 	size_t len = w->path.n;
 	buf_str(&w->path, name);
-	w->fn(w->ctx, kind, buf_cstr(&w->path));
+	struct stack_change c = {.kind = kind, .path = buf_cstr(&w->path), .name = name, .up_dir = -1, .low_dir = -1,
+				 .parent = up && up->n ? up->fd[0] : -1};
+	if (u && u->seen)
+		c.up = &u->st;
+	if (u && u->seen == SEEN_FILE)
+		c.up_dir = u->dir;
+	if (l && l->seen)
+		c.low = &l->st;
+	if (l && l->seen == SEEN_FILE)
+		c.low_dir = l->dir;
+	w->fn(w->ctx, &c);
 	w->told++;
 	w->path.n = len;
 	if (w->path.p)
 		w->path.p[len] = 0;
+}
+
+static void note(struct walk *w, char kind, const char *name)
+{
+	note_views(w, kind, name, NULL, NULL, NULL);
 }
 
 static void chain_close(struct chain *c)
@@ -184,13 +200,13 @@ static void walk_sub(struct walk *w, const char *name, struct view *u, struct vi
 		return;
 	}
 	if (l->seen == SEEN_FILE)
-		note(w, 'D', name); // a file became a directory
+		note_views(w, 'D', name, NULL, l, &u->chain); // a file became a directory
 	buf_str(&w->path, name);
 	buf_byte(&w->path, '/');
 	uint64_t before = w->told;
 	walk_dir(w, &u->chain, l->seen == SEEN_DIR ? &l->chain : &none, u->closed, depth + 1);
 	if (l->seen != SEEN_DIR && w->told == before)
-		note(w, 'A', ""); // an empty new directory
+		note_views(w, 'A', "", u, NULL, &u->chain); // an empty new directory
 	w->path.n = len;
 	w->path.p[len] = 0;
 }
@@ -205,17 +221,17 @@ static void walk_name(struct walk *w, const char *name, const struct chain *up, 
 	if (u.seen == SEEN_DIR)
 		walk_sub(w, name, &u, &l, depth);
 	else if (u.seen == SEEN_FILE && l.seen == SEEN_NOTHING)
-		note(w, 'A', name);
+		note_views(w, 'A', name, &u, NULL, up);
 	else if (u.seen == SEEN_FILE && (l.seen == SEEN_DIR || !same_file(&u, &l, name)))
-		note(w, 'M', name);
+		note_views(w, 'M', name, &u, &l, up);
 	else if (u.seen == SEEN_NOTHING && (l.seen || whiteout))
-		note(w, 'D', name);
+		note_views(w, 'D', name, NULL, &l, up);
 	chain_close(&u.chain);
 	chain_close(&l.chain);
 }
 
 // What upper hides without naming it.
-static void walk_hidden(struct walk *w, const struct names *shown, const struct chain *low)
+static void walk_hidden(struct walk *w, const struct names *shown, const struct chain *up, const struct chain *low)
 {
 	auto_names struct names n = {0};
 	if (list_names(w, low, &n))
@@ -226,7 +242,7 @@ static void walk_hidden(struct walk *w, const struct names *shown, const struct 
 			continue;
 		view_name(low, n.list[i].name, &l);
 		if (l.seen)
-			note(w, 'D', n.list[i].name);
+			note_views(w, 'D', n.list[i].name, NULL, &l, up);
 		chain_close(&l.chain);
 	}
 }
@@ -242,14 +258,47 @@ static void walk_dir(struct walk *w, const struct chain *up, const struct chain 
 		else if (w->all && depth && !strcmp(n.list[i].name, ".git"))
 			note(w, 'G', ".git");
 	if (closed && low->n)
-		walk_hidden(w, &n, low);
+		walk_hidden(w, &n, up, low);
 	if (w->looked == LIMIT_WALK) {
 		w->looked++; // said once
 		note(w, 'M', "(more than can be listed)");
 	}
 }
 
-int stack_changes(const struct stack *s, stack_fn *fn, void *ctx, struct err *e)
+// --- one path ---
+
+// Is anything of upper between the top and this name? Else it is as lower has it.
+static bool touches(const struct view *u, bool closed)
+{
+	return u->seen || u->closed || closed;
+}
+
+// Walks down to the last name of path, then looks at that one alone and all below it.
+static void walk_path(struct walk *w, const char *path, const struct chain *up, const struct chain *low, bool closed, int depth)
+{
+	static const struct chain none;
+	size_t n = strcspn(path, "/"), len = w->path.n;
+	auto_free char *name = xstrndup(path, n);
+	struct view u, l;
+	bool last = !path[n] || !path[n + 1];
+	if (!n || !strcmp(name, ".git") || depth >= DEPTH_MAX)
+		return;
+	view_name(up, name, &u);
+	view_name(low, name, &l);
+	if (touches(&u, closed) && (last || u.seen != SEEN_DIR)) {
+		walk_name(w, name, up, low, closed, depth);
+	} else if (touches(&u, closed) && u.chain.n) {
+		buf_str(&w->path, name);
+		buf_byte(&w->path, '/');
+		walk_path(w, path + n + 1, &u.chain, l.seen == SEEN_DIR ? &l.chain : &none, closed || u.closed, depth + 1);
+		w->path.n = len;
+		w->path.p[len] = 0;
+	}
+	chain_close(&u.chain);
+	chain_close(&l.chain);
+}
+
+int stack_each(const struct stack *s, const char *at, stack_change_fn *fn, void *ctx, struct err *e)
 {
 	struct walk w = {.fn = fn, .ctx = ctx, .path = BUF_INIT(64 << 10), .all = s->all};
 	struct chain up = {.n = s->n_upper}, low = {.n = s->n_lower};
@@ -257,7 +306,26 @@ int stack_changes(const struct stack *s, stack_fn *fn, void *ctx, struct err *e)
 		return err_set(e, ERR_NOT_FOUND, "there is no layer to look at");
 	memcpy(up.fd, s->upper, sizeof up.fd);
 	memcpy(low.fd, s->lower, sizeof low.fd);
-	walk_dir(&w, &up, &low, false, 0);
+	if (*at)
+		walk_path(&w, at, &up, &low, false, 0);
+	else
+		walk_dir(&w, &up, &low, false, 0);
 	buf_done(&w.path);
 	return 0;
+}
+
+struct plain {
+	stack_fn *fn;
+	void *ctx;
+};
+
+static void tell_plain(void *ctx, const struct stack_change *c)
+{
+	struct plain *p = ctx;
+	p->fn(p->ctx, c->kind, c->path);
+}
+
+int stack_changes(const struct stack *s, stack_fn *fn, void *ctx, struct err *e)
+{
+	return stack_each(s, "", tell_plain, &(struct plain){fn, ctx}, e);
 }

@@ -30,3 +30,17 @@ typedef void stack_fn(void *ctx, char kind, const char *path);
 // never reaches the host). Looks at what is in upper, and at a directory of lower only where upper replaced it.
 // What can not be looked at is told as a change; -1 when nothing could be.
 int stack_changes(const struct stack *s, stack_fn *fn, void *ctx, struct err *e) MUST_USE;
+
+// The same with what lies there, for who reads or compares it. Borrowed for the call.
+struct stack_change {
+	char kind;
+	const char *path, *name;
+	const struct stat *up, *low; // NULL: nothing on that side, or it was not looked at
+	int up_dir, low_dir;	     // where name is a file, a link ...; -1: it is none there
+	int parent;		     // its directory in the topmost layer that has it, or -1
+};
+typedef void stack_change_fn(void *ctx, const struct stack_change *c);
+
+// at: "" for everything, or a path: only what is there and below it. A path above which a directory is gone or new tells
+// that one instead.
+int stack_each(const struct stack *s, const char *at, stack_change_fn *fn, void *ctx, struct err *e) MUST_USE;

@@ -31,6 +31,7 @@ struct limits {
 #define LIMIT_STDIN_WINDOW (256u << 10)
 #define LIMIT_OUTPUT_WINDOW (1u << 20)
 #define LIMIT_CHANGES_LISTED 200	// changed paths named in a summary; the rest is counted
+#define LIMIT_FILES_RECORDED 256	// file.changed events of one walk, or of one second while somebody watches; the rest is counted
 #define LIMIT_WALK 1000000		// entries one change walk looks at
 #define LIMIT_LAYERS 32		// sealed layers below a writable one
 #define LIMIT_STOP_GRACE_MS 2000	// from SIGTERM to SIGKILL

@@ -62,7 +62,8 @@ enum msg_type {
 	M_SIGNAL,  // u32 signal, to the exec's tree
 	M_SUSPENDED, // the foreground job of the terminal stopped (^Z); M_SIGNAL SIGCONT goes on
 	M_EXIT,	   // exec_result; I: u32 wait status, or u32 -1 and u32 errno, str what
-	M_CHANGES, // C, after M_EXIT where the cell ends with it: u32 count, strv "A path" | "M path" | "D path"
+	M_CHANGES, // I: u32 count, strv as for C, u32 files changed since the walk before beyond those told, u32 n, n x (u8 kind, u8 as
+		   // the base again, u8 executable, str path, bytes SHA-256 before, after; empty: none). C, after M_EXIT where the cell ends with it: u32 count, strv "A path" | "M path" | "D path"
 	M_DONE,	   // C, last: u8 sandbox removed
 
 	// I: skep-cell -> init
@@ -72,7 +73,7 @@ enum msg_type {
 	M_END,	   // u32 grace ms, u8 walk: end every process, send M_CHANGES (with walk, and if it could be made), exit
 	M_CLONE,   // to a mold: + fd: the channel of the process to clone -> M_OK u32 pid, + fd: pidfd | M_ERR
 	M_FIT,	   // to a mold: has anything moved in its network? -> M_OK | M_ERR
-	M_WALK,	   // look what changed, beside the work -> M_CHANGES with id 1
+	M_WALK,	   // u8 first in this cell: what is older than it is no news: look what changed, beside the work -> M_CHANGES with id 1
 	M_USAGE,   // u64 memory limit (0 = only look) -> M_USAGE u64 bytes used, u32 pid of the process killed for it or 0, u32 processes
 	M_MOVABLE, // id; str name, u8 as somebody else: u32 uid, u32 gid, u64 capabilities, u32 n, n x u32 groups; + fd: its directory:
 		   // make that directory one that rename can move -> M_MOVABLE with the same id, whatever came of it

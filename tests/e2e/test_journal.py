@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
 
 import pytest
@@ -76,6 +77,28 @@ def test_type_filter_and_text(home, skep, box):
     r = skep("log", box, "--type", "exec.exit", "--json").ok()
     assert [json.loads(x)["type"] for x in r.out.splitlines()] == ["exec.exit"] * 2
     assert "exec" in skep("log", box).ok().out
+
+
+def test_a_question_is_held_until_there_is_more(home):
+    sid = home.new()
+    home.skep("exec", sid, "--", "true").ok()
+    time.sleep(0.4)
+    end = home.api_raw("GET", f"/v1/sandboxes/{sid}/journal")[1]["X-Skep-End"]
+    path = f"/v1/sandboxes/{sid}/journal?offset={end}&wait_ms="
+    start = time.monotonic()
+    assert home.api_raw("GET", path + "300")[::2] == (200, b"") and time.monotonic() - start >= 0.29
+    got = []
+    threads = [threading.Thread(target=lambda: got.append((home.api_raw("GET", path + "20000"), time.monotonic()))) for _ in range(3)]
+    for t in threads:
+        t.start()
+    time.sleep(0.3)
+    assert not got
+    start = time.monotonic()
+    home.skep("exec", sid, "--", "echo", "held-marker").ok()
+    for t in threads:
+        t.join(10)
+    assert len(got) == 3 and all(b"held-marker" in r[2] and at - start < 5 for r, at in got)
+    assert home.api_raw("GET", path + "x")[0] == 400
 
 
 def test_follow(home):

@@ -53,6 +53,54 @@ static void put(struct place *p, const char *path, const char *text)
 	assert_int_equal(fs_write(p->top, path, text, strlen(text), 0644, &e), 0);
 }
 
+// What a walk answered.
+struct changes {
+	uint32_t count, more, n_events;
+	char **list;
+	char *events; // "A path", with * for a hash before and after, one line each
+};
+
+static void put_event(struct buf *b, struct wire *w)
+{
+	size_t before, after;
+	char kind = (char)wire_get_u8(w);
+	bool base = wire_get_u8(w);
+	wire_get_u8(w);
+	auto_free char *path = wire_get_str(w);
+	wire_get_bytes(w, &before);
+	wire_get_bytes(w, &after);
+	buf_fmt(b, "%c %s%s%s%s\n", kind, before ? "*" : "", path, after ? "*" : "", base ? " =" : "");
+}
+
+static int walk(struct place *p, struct known *k, struct buf *news, struct changes *out)
+{
+	auto_buf struct buf answer = BUF_INIT(1 << 20), events = BUF_INIT(1 << 20);
+	struct known none = {0};
+	*out = (struct changes){0};
+	int rc = changes_walk(&(struct changes_of){.layer = p->top, .base = p->base}, k ? k : &none, &answer, news);
+	struct wire w = {.p = (const uint8_t *)answer.p, .n = answer.n};
+	if (rc)
+		return rc;
+	out->count = wire_get_u32(&w);
+	out->list = wire_get_strv(&w);
+	out->more = wire_get_u32(&w);
+	out->n_events = wire_get_u32(&w);
+	for (uint32_t i = 0; i < out->n_events; i++)
+		put_event(&events, &w);
+	assert_false(w.bad);
+	assert_int_equal(w.n, 0);
+	out->events = buf_take(&events);
+	if (!k)
+		known_done(&none);
+	return 0;
+}
+
+static void changes_done(struct changes *c)
+{
+	strv_free(c->list);
+	free(c->events);
+}
+
 static bool has(const struct changes *c, const char *line)
 {
 	for (char **l = c->list; l && *l; l++)
@@ -79,7 +127,7 @@ static void every_kind_is_named(void **state)
 	assert_int_equal(symlinkat("/etc/passwd", p->top, "ws/link"), 0);
 	assert_int_equal(fs_mkdirs(p->top, "ws/empty", 0755, &e), 0);
 	assert_int_equal(fs_mkdirs(p->top, "ws/.git/objects", 0755, &e), 0);
-	assert_int_equal(changes_walk(&(struct changes_of){.layer = p->top, .base = p->base}, &c), 0);
+	assert_int_equal(walk(p, NULL, NULL, &c), 0);
 	assert_true(has(&c, "M edited") && has(&c, "A added") && has(&c, "M mode") && has(&c, "D removed"));
 	assert_true(has(&c, "A link") && has(&c, "A empty/"));
 	assert_int_equal(c.count, 6);
@@ -98,7 +146,7 @@ static void a_replaced_directory_shows_both_sides(void **state)
 	if (setxattr(dir, "user.overlay.opaque", "y", 1, 0)) {
 		skip();
 	}
-	assert_int_equal(changes_walk(&(struct changes_of){.layer = p->top, .base = p->base}, &c), 0);
+	assert_int_equal(walk(p, NULL, NULL, &c), 0);
 	assert_true(has(&c, "A d/new") && has(&c, "D d/old"));
 	changes_done(&c);
 }
@@ -127,7 +175,117 @@ static void a_layer_that_can_not_be_seen_is_not_unchanged(void **state)
 	struct changes c;
 	struct err e;
 	assert_int_equal(fs_remove_tree(p->top, "ws", &e), 0);
-	assert_int_equal(changes_walk(&(struct changes_of){.layer = p->top, .base = p->base}, &c), -1);
+	assert_int_equal(walk(p, NULL, NULL, &c), -1);
+}
+
+static void expect(struct place *p, struct known *k, const char *events)
+{
+	struct changes c;
+	assert_int_equal(walk(p, k, NULL, &c), 0);
+	assert_string_equal(c.events ? c.events : "", events);
+	changes_done(&c);
+}
+
+static void only_news_are_told(void **state)
+{
+	struct place *p = *state;
+	struct known k = {0};
+	struct err e;
+	put(p, "base/edited", "old");
+	put(p, "ws/edited", "new");
+	put(p, "ws/added", "x");
+	assert_int_equal(fs_mkdirs(p->top, "ws/dir", 0755, &e), 0);
+	expect(p, &k, "A added*\nA dir/\nM *edited*\n");
+	expect(p, &k, "");
+	struct timespec now[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+	assert_int_equal(utimensat(p->top, "ws/added", now, 0), 0); // touched
+	expect(p, &k, "");
+	put(p, "ws/added", "y");
+	put(p, "ws/dir/file", "z"); // the directory is not gone
+	expect(p, &k, "M *added*\nA dir/file*\n");
+	assert_int_equal(fchmodat(p->top, "ws/added", 0755, 0), 0);
+	expect(p, &k, "M *added*\n");
+	assert_int_equal(unlinkat(p->top, "ws/added", 0), 0);
+	expect(p, &k, "D *added =\n");
+	put(p, "ws/edited", "old");
+	expect(p, &k, "M *edited =\n");
+	known_done(&k);
+}
+
+static void what_is_older_is_no_news(void **state)
+{
+	struct place *p = *state;
+	struct known k = {0};
+	put(p, "ws/before", "x");
+	usleep(20000);
+	clock_gettime(CLOCK_REALTIME_COARSE, &k.since);
+	usleep(20000);
+	put(p, "ws/after", "x");
+	expect(p, &k, "A after*\n");
+	put(p, "ws/before", "y");
+	expect(p, &k, "M before*\n");
+	known_done(&k);
+}
+
+static void a_child_s_walk_is_learned(void **state)
+{
+	struct place *p = *state;
+	struct known child = {0}, parent = {0};
+	struct changes c;
+	auto_buf struct buf news = BUF_INIT(1 << 20);
+	put(p, "ws/one", "1");
+	put(p, "ws/two", "2");
+	assert_int_equal(walk(p, &child, &news, &c), 0);
+	changes_done(&c);
+	changes_learn(&parent, news.p, news.n);
+	expect(p, &parent, "");
+	assert_int_equal(unlinkat(p->top, "ws/two", 0), 0);
+	buf_clear(&news);
+	assert_int_equal(walk(p, &child, &news, &c), 0);
+	changes_done(&c);
+	changes_learn(&parent, news.p, news.n);
+	assert_int_equal(parent.n, 1);
+	for (size_t n = 0; n < news.n; n++) { // cut off anywhere
+		struct known other = {0};
+		changes_learn(&other, news.p, n);
+		known_done(&other);
+	}
+	known_done(&child);
+	known_done(&parent);
+}
+
+static void count_event(void *ctx, const struct known_event *ev)
+{
+	*(uint32_t *)ctx += ev->kind != 0;
+}
+
+static void one_path_alone(void **state)
+{
+	struct place *p = *state;
+	struct known k = {0};
+	struct err e;
+	assert_int_equal(fs_mkdirs(p->top, "ws/d/e", 0755, &e) | fs_mkdirs(p->top, "base/d/e", 0755, &e), 0);
+	put(p, "ws/d/e/new", "x");
+	put(p, "base/d/e/old", "x");
+	put(p, "ws/other", "x");
+	struct stack s;
+	auto_fd int ws = changes_stack(&(struct changes_of){.layer = p->top, .base = p->base}, &s);
+	uint32_t told = 0;
+	struct known_look l = {.known = &k, .fn = count_event, .ctx = &told, .hash_bytes = 1000, .hash_files = 10};
+	static const struct {
+		const char *at;
+		uint32_t told;
+	} rows[] = {{"d/e/old", 0}, {"d/none/old", 0}, {"d/e/new", 1}, {"d", 0}, {"other", 1}, {"other/below", 0}, {"../ws", 0}, {"", 0}};
+	for (size_t i = 0; i < countof(rows); i++) {
+		told = 0;
+		assert_int_equal(known_walk(&s, rows[i].at, true, &l, &e), 0);
+		assert_int_equal(told, rows[i].told);
+	}
+	assert_int_equal(unlinkat(p->top, "ws/d/e/new", 0), 0);
+	told = 0;
+	assert_int_equal(known_walk(&s, "d/e/new", false, &l, &e), 0);
+	assert_int_equal(told, 1);
+	known_done(&k);
 }
 
 int main(void)
@@ -137,6 +295,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_replaced_directory_shows_both_sides, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(what_is_hidden_is_no_change, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_layer_that_can_not_be_seen_is_not_unchanged, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(only_news_are_told, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(what_is_older_is_no_news, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_child_s_walk_is_learned, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(one_path_alone, set_up, tear_down),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
