@@ -22,6 +22,7 @@
 #define SHRINK_MS 30000
 #define SOON_MS 10 // without a create
 #define BATCH 4	    // slots asked for at once
+#define FOR_POOL (1u << 31) // in the id of a slot that nobody waits for
 
 static void list_add(struct cell **list, struct cell *c)
 {
@@ -98,7 +99,7 @@ void nursery_refill(struct native *n)
 		return;
 	int have = n_fitting(n);
 	for (int k = 0; have + n->n_asked < n->want && k < BATCH; k++, n->n_asked++) // the rest when these are there
-		send_want(n, ++n->last_id, PROFILE_USER, true, &n->key);
+		send_want(n, ++n->last_id | FOR_POOL, PROFILE_USER, true, &n->key);
 	if (have + n->n_asked < n->want)
 		timer_set(n->loop, &n->soon, SOON_MS);
 }
@@ -226,7 +227,7 @@ static void on_slot(struct native *n, struct frame *f)
 		give(n, c, take_fd(&f->fd));
 		return;
 	}
-	if (f->id && n->n_asked)
+	if (f->id & FOR_POOL && n->n_asked)
 		n->n_asked--;
 	make_room(n);
 	c = cell_new(n, CELL_WARM);
@@ -241,6 +242,31 @@ static void on_slot(struct native *n, struct frame *f)
 	n->n_warm++;
 }
 
+// To whoever waits for just such a one; the nursery's answer to that request then fills the pool.
+void nursery_again(struct native *n, struct cell *c)
+{
+	struct cell *first = n->waiting;
+	while (first && !(first->warm_ok && same_key(&first->key, &c->key)))
+		first = first->next;
+	if (first) {
+		loop_del(n->loop, &c->ch.w);
+		int fd = take_fd(&c->ch.fd);
+		cell_bury(c);
+		first->pooled = true; // it may have died meanwhile
+		give(n, first, fd);
+		return;
+	}
+	make_room(n);
+	if (n->n_warm >= WARM_MAX) {
+		cell_bury(c);
+		return;
+	}
+	c->phase = CELL_WARM;
+	list_add(&n->warm, c);
+	if (++n->n_warm > n->want)
+		timer_set(n->loop, &n->shrink, SHRINK_MS);
+}
+
 static void on_want_failed(struct native *n, const struct frame *f, const struct err *e)
 {
 	struct cell *c = waiting_with(n, f->id);
@@ -249,7 +275,7 @@ static void on_want_failed(struct native *n, const struct frame *f, const struct
 		cell_fail_later(c, e);
 		return;
 	}
-	if (n->n_asked)
+	if (f->id & FOR_POOL && n->n_asked)
 		n->n_asked--;
 	log_line(LOG_WARN, "no warm slot: %s", e->msg);
 	fail_waiting(n, e, true);

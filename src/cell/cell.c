@@ -473,7 +473,7 @@ static void tell_skepd(struct cell *c)
 	wire_u8(&b, c->remove_layer);
 	wire_u64(&b, c->journal.seq);
 	wire_str(&b, c->journal.head);
-	chan_send_buf(&c->control->chan, M_GONE, 0, &b);
+	chan_send(&c->control->chan, M_GONE, again_may(c), 0, b.p, b.n);
 }
 
 static _Noreturn void leave(struct cell *c)
@@ -507,7 +507,7 @@ void cell_maybe_exit(struct cell *c)
 	if (c->stage != CELL_GONE)
 		return;
 	loop_flush(&c->loop); // what then is left in a queue waits for its reader
-	if (c->init_ended && !client_waiting(c))
+	if (c->init_ended && !client_waiting(c) && !again_begin(c))
 		leave(c);
 }
 
@@ -527,7 +527,7 @@ static void say_goodbye(struct cell *c)
 		c->remove_layer = true;
 	if (c->remove_layer)
 		remove_layer(c);
-	gate_end(&c->gate);
+	gate_end(&c->gate, &c->net);
 	record_cell_gone(c);
 	journal_close(&c->journal); // before the word is out: skepd writes next
 	if (fault(FAULT_CELL_GONE, &e))

@@ -66,6 +66,15 @@ static void sx_free(struct sx *x)
 	free(x);
 }
 
+void sx_free_all(struct cell *c)
+{
+	while (c->execs) {
+		struct sx *x = c->execs;
+		c->execs = x->next;
+		sx_free(x);
+	}
+}
+
 // Old finished ones nobody reads are forgotten here; their output and journal lines stay.
 static void forget_oldest(struct cell *c)
 {

@@ -15,6 +15,7 @@
 void record(struct cell *c, const char *type, const char *by, struct buf *body, bool durable)
 {
 	struct err e;
+	c->eventful |= !strcmp(type, "denied") || !strcmp(type, "limit.hit");
 	if (!c->journal.is_open)
 		return;
 	if (journal_append(&c->journal, type, by, body ? buf_cstr(body) : "", durable, &e))

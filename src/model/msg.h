@@ -48,9 +48,10 @@ enum msg_type {
 	M_UP,	   // u32 pid of skep-cell, u64 start time, u8 paused, isolation, u64 journal seq, str journal head hash
 	M_STARTED, // str exec id, u32 pid inside   (also sent for each running exec after a HELLO)
 	M_EXITED,  // str exec id, exec_result      (also sent for each remembered exec after a HELLO)
-	M_GONE,	   // str reason ("stopped", "exec ended", "expired", "idle", "died: ..."), u32 pending changes (-1 = not looked), u8 removed (the layer was renamed to .gone-ID beside it), u64 journal seq, str head hash
+	M_GONE,	   // stream 1: it may be a slot once more, M_AGAIN tells; str reason ("stopped", "exec ended", "expired", "idle", "died: ..."), u32 pending changes (-1 = not looked), u8 removed (the layer was renamed to .gone-ID beside it), u64 journal seq, str head hash
 	M_HIT,	   // K and C: str limit, str message: a limit was hit and what to do about it
 	M_PAUSED,  // u8 paused: by limit or by request
+	M_AGAIN,   // after M_GONE: a slot for the same place, waits for M_SPEC. What skepd sent before it heard of the end is not answered
 	M_PENDING, // u32 changed paths, some time after an exec ended
 
 	// C and I: streams of one exec (C: the ticket's exec, frame.id 0; I: frame.id = exec number)
@@ -70,7 +71,7 @@ enum msg_type {
 	M_MOUNT,   // + fd: a detached mount, in the order of the plan's needs
 	M_FREEZE,  // u8 on: stop or continue everything by signals -> M_FREEZE u8 done (0: something would not stop; all goes on)
 	M_END,	   // u32 grace ms, u8 walk: end every process, send M_CHANGES (with walk, and if it could be made), exit
-	M_CLONE,   // to a mold: + fd: the channel of the process to clone -> M_OK u32 pid, + fd: pidfd | M_ERR
+	M_CLONE,   // to a mold: stream 1: its sockets are known; + fd: the channel of the process to clone -> M_OK u32 pid, + fd: pidfd | M_ERR
 	M_FIT,	   // to a mold: has anything moved in its network? -> M_OK | M_ERR
 	M_WALK,	   // look what changed, beside the work -> M_CHANGES with id 1
 	M_USAGE,   // u64 memory limit (0 = only look) -> M_USAGE u64 bytes used, u32 pid of the process killed for it or 0, u32 processes
