@@ -221,6 +221,7 @@ static void cell_ended(struct cell *c, const struct cell_end *end, bool again)
 		timer_clear(c->n->loop, &c->timer);
 		c->phase = CELL_RESTING;
 		c->w = NULL;
+		free(take(&c->stacked));
 	} else {
 		cell_bury(c);
 	}

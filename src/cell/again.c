@@ -63,6 +63,7 @@ static void carry_over(struct cell *c, const struct cell *was)
 	c->place = was->place;
 	c->base_dev = was->base_dev;
 	c->base_ino = was->base_ino;
+	c->lowers_mark = was->lowers_mark;
 	c->listen = was->listen;
 	c->socket_ino = was->socket_ino;
 	memcpy(c->socket_name, was->socket_name, sizeof c->socket_name);

@@ -116,6 +116,9 @@ int cell_build(struct cell *c, struct frame *f, struct err *e)
 	if (!chan_send(&c->init, M_BUILD, is_supervised(c), 0, f->p, f->n) || send_sources(c, e))
 		return e->kind ? -1 : err_set(e, ERR_SYSTEM, "the cell died while it was built");
 	chan_send(&c->init, M_OK, 0, 0, NULL, 0);
+	// It can do nothing before we have answered for its execve, which needs the listener that comes with M_READY.
+	c->first_sent = c->spec.has_exec && c->spec.exec.kind == EXEC_COMMAND && !c->spec.trace_off && sx_send_first(c);
+	chan_flush(&c->init);
 	// While the cell builds itself: what it will report to.
 	return open_places(c, e);
 }
@@ -355,10 +358,6 @@ void cell_on_init_frame(struct chan *ch, struct frame *f)
 		if (x)
 			sx_output(x, f->stream, f->p, f->n);
 		break;
-	case M_EOF:
-		if (x && f->stream >= 1 && f->stream <= 2)
-			x->out[f->stream - 1].eof = true;
-		break;
 	case M_CREDIT:
 		if (x) {
 			x->in_credit = wire_get_u64(&w);
@@ -371,6 +370,7 @@ void cell_on_init_frame(struct chan *ch, struct frame *f)
 				chan_send(&cl->chan, M_SUSPENDED, 0, 0, NULL, 0);
 		break;
 	case M_EXIT:
+		c->init_ends |= f->stream;
 		if (x)
 			sx_ended(x, wire_get_u32(&w));
 		break;
@@ -416,7 +416,8 @@ void cell_end(struct cell *c, const char *reason, uint32_t grace_ms, bool walk)
 	auto_buf struct buf b = BUF_INIT(16);
 	wire_u32(&b, grace_ms);
 	wire_u8(&b, walk);
-	chan_send_buf(&c->init, M_END, 0, &b);
+	if (!c->init_ends)
+		chan_send_buf(&c->init, M_END, 0, &b);
 	c->ending.fn = on_ending_late; // init itself may be stuck in the kernel; nothing may outlive the promise of 5 s
 	timer_set(&c->loop, &c->ending, grace_ms + 2500);
 }

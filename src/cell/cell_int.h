@@ -25,7 +25,6 @@ struct cast; // terminal recording
 struct output {
 	struct ring ring; // fd -1 until the first byte
 	bool lost;	  // could not be written: only attached clients see it
-	bool eof;
 	uint64_t total, credit;
 };
 
@@ -83,7 +82,9 @@ struct cell {
 	struct chan init;
 	struct watch init_end, listen, notify;
 	bool limits_changed, took_layer, told; // told: a daemon heard of the end
-	bool eventful; // something was refused, or a limit met
+	bool eventful; // something was refused, moved by us, or a limit met
+	bool first_sent; // the first exec is on its way, ahead of M_READY
+	bool init_ends;	 // by itself, with its last exec
 	unsigned turns; // cells this process had before
 	ino_t socket_ino;
 	char socket_name[ID_SIZE + 16]; // in run/cells; until there is a sandbox, the slot's own
@@ -175,6 +176,7 @@ void control_replay(struct cell *c);
 
 // execs.c
 struct sx *sx_start(struct cell *c, struct exec_spec *s, const char *ticket, uint32_t request); // takes s
+bool sx_send_first(struct cell *c); // the first exec of the spec, to be started as soon as the cell is ready
 struct sx *sx_find(struct cell *c, const char *id);
 struct sx *sx_by_number(struct cell *c, uint32_t number);
 struct sx *sx_by_ticket(struct cell *c, const char *ticket);

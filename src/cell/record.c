@@ -229,6 +229,7 @@ void record_proc(struct watch *wt, uint32_t events)
 		return;
 	bool moves = seccomp_is_rename(&ev);
 	keep_pace(c, moves);
+	c->eventful |= moves;
 	if (moves) {
 		moves_call(c, wt->fd, &ev);
 		return;

@@ -124,6 +124,7 @@ _Noreturn void slot_serve(struct contain *c, struct chan *ch)
 	struct init_opts opts = {
 		.channel = ch, .uid = c->uid, .gid = c->gid, .profile = c->profile, .ws_path = s.ws_path,
 		.changes = {c->layer, c->base, c->lowers, c->n_lowers, (int)s.n_base_lowers, s.hide},
+		.ends_with_exec = s.ends_with_exec && s.has_exec,
 	};
 	init_run(&opts, &ready, listener);
 }

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -127,6 +128,11 @@ size_t tree_count(pid_t but)
 		live += ps.list[i].state != 'Z' && ps.list[i].pid != but;
 	free(ps.list);
 	return live;
+}
+
+bool tree_is_empty(void)
+{
+	return kill(-1, 0) && errno == ESRCH;
 }
 
 static pid_t *stopped_before;

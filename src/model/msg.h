@@ -57,12 +57,12 @@ enum msg_type {
 	// C and I: streams of one exec (C: the ticket's exec, frame.id 0; I: frame.id = exec number)
 	M_DATA,	   // stream in the header; C: u64 offset then bytes; I: bytes
 	M_CREDIT,  // stream in the header; u64 absolute offset that may be reached; to C also u64 bytes of stdin received so far
-	M_EOF,	   // stream in the header; towards init on 1 or 2: nobody reads it any more
+	M_EOF,	   // inwards, stream in the header; 1 or 2: nobody reads it any more
 	M_GAP,	   // C, stream in the header: u64 from, u64 to: bytes not kept
 	M_WINSIZE, // u32 rows, u32 cols
 	M_SIGNAL,  // u32 signal, to the exec's tree
 	M_SUSPENDED, // the foreground job of the terminal stopped (^Z); M_SIGNAL SIGCONT goes on
-	M_EXIT,	   // exec_result; I: u32 wait status, or u32 -1 and u32 errno, str what
+	M_EXIT,	   // exec_result; I: stream 1: the cell ends with it, M_CHANGES follows; u32 wait status, or u32 -1 and u32 errno, str what
 	M_CHANGES, // C, after M_EXIT where the cell ends with it: u32 count, strv "A path" | "M path" | "D path"
 	M_DONE,	   // C, last: u8 sandbox removed
 
