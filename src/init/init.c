@@ -132,7 +132,9 @@ static void do_end(struct frame *f)
 	if (self.ending)
 		return;
 	self.ending = true;
-	if (!grace || tree_is_empty()) { // which for a short command is the rule
+	if (tree_is_empty()) // which for a short command is the rule
+		finish();
+	if (!grace) {
 		moving_end();
 		kill(-1, SIGKILL); // nothing may write behind the walk
 		finish();
