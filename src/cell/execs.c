@@ -243,8 +243,8 @@ static void finish(struct sx *x)
 		record_exec_exit(x);
 	if (fault(FAULT_EXEC_EXIT, &e))
 		log_line(LOG_WARN, "%s", e.msg);
+	client_pump_exec(x); // first: somebody waits there
 	control_send_exited(c, x);
-	client_pump_exec(x);
 	watchdog_check_cgroup(c);
 	watchdog_activity(c);
 	watchdog_ended(x);

@@ -51,7 +51,6 @@ enum msg_type {
 	M_GONE,	   // stream 1: it may be a slot once more, M_AGAIN tells; str reason ("stopped", "exec ended", "expired", "idle", "died: ..."), u32 pending changes (-1 = not looked), u8 removed (the layer was renamed to .gone-ID beside it), u64 journal seq, str head hash
 	M_HIT,	   // K and C: str limit, str message: a limit was hit and what to do about it
 	M_PAUSED,  // u8 paused: by limit or by request
-	M_AGAIN,   // after M_GONE: a slot for the same place, waits for M_SPEC. What skepd sent before it heard of the end is not answered
 	M_PENDING, // u32 changed paths, some time after an exec ended
 
 	// C and I: streams of one exec (C: the ticket's exec, frame.id 0; I: frame.id = exec number)
@@ -96,6 +95,8 @@ enum msg_type {
 	// G, K and C, from the gate outwards and back
 	M_ASK,	   // id; str host, u32 port, str method, str path: a connection is held until somebody answers
 	M_ANSWER,  // id; u8 verdict, u8 scope
+	// K: cell -> skepd
+	M_AGAIN,   // after M_GONE: a slot for the same place, waits for M_SPEC. What skepd sent before it heard of the end is not answered
 };
 
 enum gate_socket { GATE_TCP, GATE_DNS_UDP, GATE_DNS_TCP, GATE_AGENT, GATE_SOCKETS };
