@@ -64,6 +64,7 @@ struct native {
 	uint32_t last_id;
 	struct cell *warm, *waiting, *cells;
 	int n_warm, n_asked, want;
+	int n_wanted; // slots on their way for starts that wait, or waited
 	struct timer shrink;
 	struct buf key; // place of the newest start: what the pool is made for
 	struct request *jobs; // removals, work on layers
