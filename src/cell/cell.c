@@ -560,7 +560,7 @@ void cell_on_init_exit(struct watch *w, uint32_t events)
 		build_failed(c, &e);
 	}
 	c->init_ended = true;
-	loop_del(&c->loop, &c->notify);
+	record_end(c);
 	if (c->stage != CELL_GONE)
 		say_goodbye(c);
 	c->ending.fn = exit_late;

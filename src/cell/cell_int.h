@@ -205,6 +205,7 @@ uint64_t client_slowest(const struct sx *x, int stream); // UINT64_MAX when nobo
 // record.c
 void record(struct cell *c, const char *type, const char *by, struct buf *body, bool durable);
 void record_proc(struct watch *w, uint32_t events); // the seccomp listener
+void record_end(struct cell *c); // it goes: nobody is left to ask
 void record_cell_up(struct cell *c);
 void record_cell_gone(struct cell *c);
 void record_exec_start(struct sx *x);

@@ -215,13 +215,20 @@ static void keep_pace(struct cell *c, bool move)
 	timer_set(&c->loop, &pace.over, pace.window_ms + WINDOW_MS - now);
 }
 
+void record_end(struct cell *c)
+{
+	int fd = c->notify.fd;
+	loop_del(&c->loop, &c->notify);
+	close_fd(&fd);
+}
+
 void record_proc(struct watch *wt, uint32_t events)
 {
 	struct cell *c = container_of(wt, struct cell, notify);
 	struct seccomp_event ev;
 	struct err e;
 	if (events & (LOOP_HUP | LOOP_ERR) && !(events & LOOP_IN)) { // no process is left that could ask
-		loop_del(&c->loop, wt);
+		record_end(c);
 		return;
 	}
 	int rc = seccomp_recv(wt->fd, &ev, &e);
