@@ -212,7 +212,8 @@ static void wait_for_end(int pidfd)
 static int rest_layer(struct cell *c, char **out)
 {
 	const char *slash = strrchr(c->ending_layer, '/');
-	auto_free char *layer = xasprintf("%.*s/.fresh-%s", (int)(slash - c->ending_layer), c->ending_layer, slash + strlen("/.ending-"));
+	auto_free char *layer = xasprintf("%.*s/.fresh-%s", (int)(slash - c->ending_layer), c->ending_layer,
+					  slash + strlen("/.ending-"));
 	if (rename(c->ending_layer, layer))
 		return -1;
 	auto_fd int lock = open(layer, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);

@@ -185,7 +185,7 @@ void rootfs_system(const struct rootfs_host *h, enum profile profile, bool image
 	// cell lies one without processes.
 	auto_free char *proc = xasprintf("%s/proc", h->template);
 	if (!image)
-		plan_add(p, MOUNT_BIND, proc, "proc", NULL, MF_WRITE | MF_NOEXEC);
+		plan_add(p, MOUNT_BIND, proc, "proc", NULL, MF_NOEXEC);
 	plan_add(p, MOUNT_BIND, dev, "dev", NULL, MF_DEV);
 }
 
