@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define START_MS 60000 // the first root cell of a host builds its ownership layer
 #define ADOPT_MS 5000
@@ -212,13 +213,21 @@ static void on_exited(struct cell *c, const struct frame *f)
 	exec_result_done(&r);
 }
 
-static void cell_ended(struct cell *c, const struct cell_end *end)
+static void cell_ended(struct cell *c, const struct cell_end *end, bool again)
 {
 	struct err e;
-	cell_bury(c);
+	struct cell_watcher *w = c->w;
+	if (again) {
+		timer_clear(c->n->loop, &c->timer);
+		c->phase = CELL_RESTING;
+		c->w = NULL;
+		free(take(&c->stacked));
+	} else {
+		cell_bury(c);
+	}
 	err_set(&e, ERR_UNAVAILABLE, "the cell ended: %s", end->reason);
 	request_end_all(&c->requests, &e);
-	c->w->gone(c->w, end);
+	w->gone(w, end);
 }
 
 // The cell has let go of the journal and of its mounts; its process may stay a while for attached clients.
@@ -232,7 +241,7 @@ static void on_end(struct cell *c, const struct frame *f)
 	end.seq = wire_get_u64(&w);
 	auto_free char *head = wire_get_str(&w);
 	if (!w.bad && reason && head && !fmt_to(end.head, sizeof end.head, "%s", head))
-		cell_ended(c, &end);
+		cell_ended(c, &end, f->stream && c->key.n);
 }
 
 static void on_hit(struct cell *c, const struct frame *f)
@@ -289,16 +298,25 @@ static void start_again(struct cell *c)
 	nursery_want(c->n, c);
 }
 
+// Its process has yet to clear away: nobody shall be given it meanwhile.
+static void warm_failed(struct cell *c, const struct err *e)
+{
+	log_line(LOG_WARN, "a warm slot failed: %s", e->msg);
+	nursery_slot_died(c->n, c);
+	cell_bury(c);
+}
+
 static void on_refusal(struct cell *c, const struct frame *f)
 {
 	struct err e;
 	frame_err(f, &e);
-	if (c->phase == CELL_STARTING && c->pooled && e.kind == ERR_UNAVAILABLE && c->spec.n)
+	bool unread = e.kind == ERR_UNAVAILABLE || !f->id; // an answer to the spec repeats its id
+	if (c->phase == CELL_STARTING && c->pooled && unread && c->spec.n)
 		start_again(c);
 	else if (c->phase == CELL_STARTING)
 		start_failed(c, &e);
 	else if (c->phase == CELL_WARM)
-		log_line(LOG_WARN, "a warm slot failed: %s", e.msg); // and ends: on_close
+		warm_failed(c, &e);
 	else
 		request_end(&c->requests, f->id, &e);
 }
@@ -306,7 +324,11 @@ static void on_refusal(struct cell *c, const struct frame *f)
 static void on_frame(struct chan *ch, struct frame *f)
 {
 	struct cell *c = container_of(ch, struct cell, ch);
-	if (f->type == M_UP && c->phase == CELL_STARTING)
+	if (c->phase == CELL_RESTING && f->type == M_AGAIN)
+		nursery_again(c->n, c);
+	else if (c->phase == CELL_RESTING)
+		return; // an answer that came too late
+	else if (f->type == M_UP && c->phase == CELL_STARTING)
 		on_up(c, f);
 	else if (f->type == M_ERR)
 		on_refusal(c, f);
@@ -332,6 +354,13 @@ static void on_frame(struct chan *ch, struct frame *f)
 		c->w->pending(c->w, wire_get_u32(&(struct wire){.p = f->p, .n = f->n}));
 }
 
+// One that was killed between its last word and the end of its work.
+static void drop_socket(const struct cell *c)
+{
+	auto_free char *name = xasprintf("%s.sock", c->sandbox);
+	unlinkat(c->n->cells_dir, name, 0);
+}
+
 static void on_close(struct chan *ch)
 {
 	struct cell *c = container_of(ch, struct cell, ch);
@@ -343,7 +372,10 @@ static void on_close(struct chan *ch)
 		err_set(&e, ERR_UNAVAILABLE, "the cell died while it was being started");
 		start_failed(c, &e);
 	} else if (c->phase == CELL_UP) {
-		cell_ended(c, &(struct cell_end){.died = true, .reason = "died", .pending = -1});
+		cell_ended(c, &(struct cell_end){.died = true, .reason = "died", .pending = -1}, false);
+	} else if (c->phase == CELL_RESTING) {
+		drop_socket(c);
+		cell_bury(c);
 	}
 }
 
@@ -417,12 +449,14 @@ static struct cell *native_start(struct backend *b, const struct cell_spec *spec
 	if (c) {
 		c->w = w;
 		c->stacked = stacked ? xstrdup(stacked) : NULL;
+		memcpy(c->sandbox, spec->sandbox, sizeof c->sandbox);
 		deadline(c, START_MS);
 		nursery_refill_soon(n);
 		return c;
 	}
 	c = cell_new(n, CELL_WAITING);
 	c->w = w;
+	memcpy(c->sandbox, spec->sandbox, sizeof c->sandbox);
 	c->profile = spec->profile;
 	c->warm_ok = warm_ok;
 	c->secrets = take_fd(&secrets);

@@ -12,6 +12,7 @@ enum cell_phase {
 	CELL_WARM,     // a slot in the pool, nothing of any sandbox in it
 	CELL_STARTING, // spec or HELLO sent, M_UP not yet seen
 	CELL_UP,
+	CELL_RESTING, // gone; it may be a slot once more
 	CELL_OVER, // reported, waits to be freed
 };
 
@@ -30,6 +31,7 @@ struct cell {
 	struct chan ch;
 	enum cell_phase phase;
 	struct cell_watcher *w;
+	char sandbox[ID_SIZE];	// it has, or had before it rested
 	struct cell *next;	// in the list of its phase (waiting, warm)
 	struct cell *all;	// in the list of all
 	struct buf spec;	// encoded, until it is up
@@ -62,6 +64,7 @@ struct native {
 	uint32_t last_id;
 	struct cell *warm, *waiting, *cells;
 	int n_warm, n_asked, want;
+	int n_wanted; // slots on their way for starts that wait, or waited
 	struct timer shrink;
 	struct buf key; // place of the newest start: what the pool is made for
 	struct request *jobs; // removals, work on layers
@@ -78,6 +81,7 @@ void nursery_aim(struct native *n, const struct buf *key); // future slots are f
 void nursery_refill(struct native *n);
 void nursery_refill_soon(struct native *n); // when the cell just started no longer needs the processor
 void nursery_slot_died(struct native *n, struct cell *c); // a warm one
+void nursery_again(struct native *n, struct cell *c); // a cell that ended is one more warm slot
 
 void cell_bury(struct cell *c); // closes it now, frees it after the batch
 struct cell *cell_new(struct native *n, enum cell_phase phase);

@@ -22,6 +22,8 @@
 #define SHRINK_MS 30000
 #define SOON_MS 10 // without a create
 #define BATCH 4	    // slots asked for at once
+#define FOR_POOL (1u << 31) // in the id of a slot that nobody waits for
+#define WANTED_MAX 8 // at once, for those who wait: more would be no faster, and cells that end may be slots before
 
 static void list_add(struct cell **list, struct cell *c)
 {
@@ -98,7 +100,7 @@ void nursery_refill(struct native *n)
 		return;
 	int have = n_fitting(n);
 	for (int k = 0; have + n->n_asked < n->want && k < BATCH; k++, n->n_asked++) // the rest when these are there
-		send_want(n, ++n->last_id, PROFILE_USER, true, &n->key);
+		send_want(n, ++n->last_id | FOR_POOL, PROFILE_USER, true, &n->key);
 	if (have + n->n_asked < n->want)
 		timer_set(n->loop, &n->soon, SOON_MS);
 }
@@ -172,13 +174,22 @@ struct cell *nursery_take_warm(struct native *n, const struct buf *key, bool exa
 	return c;
 }
 
+static void ask_for_waiting(struct native *n)
+{
+	for (struct cell *c = n->connected ? n->waiting : NULL; c; c = c->next) {
+		if (c->want_id || (c->warm_ok && n->n_wanted >= WANTED_MAX))
+			continue;
+		c->want_id = ++n->last_id;
+		n->n_wanted++;
+		send_want(n, c->want_id, c->profile, c->warm_ok, &c->key);
+	}
+}
+
 void nursery_want(struct native *n, struct cell *c)
 {
+	c->want_id = 0;
 	list_add(&n->waiting, c);
-	if (!n->connected)
-		return; // asked when it is back
-	c->want_id = ++n->last_id;
-	send_want(n, c->want_id, c->profile, c->warm_ok, &c->key);
+	ask_for_waiting(n); // or when the nursery is back
 }
 
 static void fail_waiting(struct native *n, const struct err *e, bool pool_only)
@@ -195,7 +206,7 @@ static void fail_waiting(struct native *n, const struct err *e, bool pool_only)
 static struct cell *waiting_with(struct native *n, uint32_t id)
 {
 	for (struct cell *c = n->waiting; c; c = c->next)
-		if (c->want_id == id)
+		if (id && c->want_id == id)
 			return c;
 	return NULL;
 }
@@ -216,19 +227,50 @@ static void give(struct native *n, struct cell *c, int fd)
 	}
 }
 
+static void answered(struct native *n, uint32_t id)
+{
+	int *count = id & FOR_POOL ? &n->n_asked : &n->n_wanted;
+	if (id && *count)
+		--*count;
+	ask_for_waiting(n);
+}
+
+// To whoever waits for just such a one; the nursery's answer to that request then fills the pool.
+void nursery_again(struct native *n, struct cell *c)
+{
+	struct cell *first = n->waiting;
+	while (first && !(first->warm_ok && same_key(&first->key, &c->key)))
+		first = first->next;
+	if (first) {
+		loop_del(n->loop, &c->ch.w);
+		int fd = take_fd(&c->ch.fd);
+		cell_bury(c);
+		first->pooled = true; // it may have died meanwhile
+		give(n, first, fd);
+		return;
+	}
+	make_room(n);
+	if (n->n_warm >= WARM_MAX) {
+		cell_bury(c);
+		return;
+	}
+	c->phase = CELL_WARM;
+	list_add(&n->warm, c);
+	if (++n->n_warm > n->want)
+		timer_set(n->loop, &n->shrink, SHRINK_MS);
+}
+
 static void on_slot(struct native *n, struct frame *f)
 {
 	struct err e;
 	n->failures = 0;
 	n->backoff_ms = BACKOFF_MIN_MS;
 	struct cell *c = waiting_with(n, f->id);
+	answered(n, f->id);
 	if (c) {
 		give(n, c, take_fd(&f->fd));
 		return;
 	}
-	if (f->id && n->n_asked)
-		n->n_asked--;
-	make_room(n);
 	c = cell_new(n, CELL_WARM);
 	if (f->n > 1)
 		buf_add(&c->key, f->p + 1, f->n - 1);
@@ -237,20 +279,20 @@ static void on_slot(struct native *n, struct frame *f)
 		cell_bury(c);
 		return;
 	}
-	list_add(&n->warm, c);
-	n->n_warm++;
+	nursery_again(n, c);
 }
 
 static void on_want_failed(struct native *n, const struct frame *f, const struct err *e)
 {
 	struct cell *c = waiting_with(n, f->id);
+	answered(n, f->id);
 	if (c) {
 		list_del(&n->waiting, c);
 		cell_fail_later(c, e);
 		return;
 	}
-	if (n->n_asked)
-		n->n_asked--;
+	if (!(f->id & FOR_POOL))
+		return; // who asked has got another
 	log_line(LOG_WARN, "no warm slot: %s", e->msg);
 	fail_waiting(n, e, true);
 	timer_set(n->loop, &n->refill, REFILL_PAUSE_MS);
@@ -281,7 +323,7 @@ static void lost(struct native *n, const struct err *why)
 {
 	chan_close(&n->ch);
 	n->connected = false;
-	n->n_asked = 0;
+	n->n_asked = n->n_wanted = 0;
 	for (struct cell *c = n->waiting; c; c = c->next)
 		c->want_id = 0;
 	if (++n->failures >= FAILURES_MAX) {
@@ -355,10 +397,7 @@ static int greet(struct native *n, int fd, struct err *e)
 	wire_strv(&b, none);
 	chan_send_buf(&n->ch, M_NURSERY, 0, &b);
 	n->connected = true;
-	for (struct cell *c = n->waiting; c; c = c->next) {
-		c->want_id = ++n->last_id;
-		send_want(n, c->want_id, c->profile, c->warm_ok, &c->key);
-	}
+	ask_for_waiting(n);
 	for (struct request *q = n->jobs; q; q = q->next)
 		chan_send_buf(&n->ch, q->type, q->id, &q->again);
 	nursery_refill(n);

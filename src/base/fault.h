@@ -10,6 +10,7 @@
 	X(SLOT_CLONE, "slot.clone") \
 	X(SLOT_MAP, "slot.map") \
 	X(SLOT_CGROUP, "slot.cgroup") \
+	X(SLOT_AGAIN, "slot.again") \
 	X(CELL_PREPARE, "cell.prepare") \
 	X(CELL_SOURCES, "cell.sources") \
 	X(CELL_MOUNTS, "cell.mounts") \

@@ -3,9 +3,11 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 void *xcalloc(size_t n, size_t size)
@@ -106,4 +108,27 @@ void strv_free(char **v)
 	for (size_t i = 0; v && v[i]; i++)
 		free(v[i]);
 	free(v);
+}
+
+void *mem_share(void *p, size_t n)
+{
+	auto_fd int fd = n ? memfd_create("skep", MFD_CLOEXEC) : -1;
+	if (fd < 0 || write(fd, p, n) != (ssize_t)n)
+		return p;
+	void *at = mmap(NULL, n, PROT_READ, MAP_SHARED, fd, 0);
+	if (at == MAP_FAILED)
+		return p;
+	free(p);
+	return at;
+}
+
+#define PAGE 4096u
+#define STACK_USED (512u << 10)
+#define STACK_KEPT (8u << 10) // our own frame, and what lies below it
+
+void mem_trim_stack(void)
+{
+	char here;
+	uintptr_t end = ((uintptr_t)&here - STACK_KEPT) & ~(uintptr_t)(PAGE - 1);
+	madvise((void *)(end - STACK_USED), STACK_USED, MADV_DONTNEED); // where there is no stack it does nothing
 }

@@ -23,6 +23,11 @@ void mem_close_fd(int *fd);
 		*(pp) = NULL;             \
 		v_;                       \
 	})
+// For what is read only, by many forks: in place of p, which is freed, the same bytes where a fork copies no page table.
+// Never to be freed or written. p itself, if that could not be had.
+void *mem_share(void *p, size_t n);
+void mem_trim_stack(void); // gives back what calls before this one have used
+
 int take_fd(int *fd);
 void close_fd(int *fd); // closes if open, sets -1
 

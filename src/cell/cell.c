@@ -118,6 +118,9 @@ int cell_build(struct cell *c, struct frame *f, struct err *e)
 	if (!chan_send(&c->init, M_BUILD, is_supervised(c), 0, f->p, f->n) || send_sources(c, e))
 		return e->kind ? -1 : err_set(e, ERR_SYSTEM, "the cell died while it was built");
 	chan_send(&c->init, M_OK, 0, 0, NULL, 0);
+	// It can do nothing before we have answered for its execve, which needs the listener that comes with M_READY.
+	c->first_sent = c->spec.has_exec && c->spec.exec.kind == EXEC_COMMAND && !c->spec.trace_off && sx_send_first(c);
+	chan_flush(&c->init);
 	// While the cell builds itself: what it will report to.
 	return open_places(c, e);
 }
@@ -365,10 +368,6 @@ void cell_on_init_frame(struct chan *ch, struct frame *f)
 		else if (x)
 			sx_output(x, f->stream, f->p, f->n);
 		break;
-	case M_EOF:
-		if (x && f->stream >= 1 && f->stream <= 2)
-			x->out[f->stream - 1].eof = true;
-		break;
 	case M_CREDIT:
 		if (x) {
 			x->in_credit = wire_get_u64(&w);
@@ -381,6 +380,7 @@ void cell_on_init_frame(struct chan *ch, struct frame *f)
 				chan_send(&cl->chan, M_SUSPENDED, 0, 0, NULL, 0);
 		break;
 	case M_EXIT:
+		c->init_ends |= f->stream;
 		if (x)
 			sx_ended(x, wire_get_u32(&w));
 		break;
@@ -426,7 +426,8 @@ void cell_end(struct cell *c, const char *reason, uint32_t grace_ms, bool walk)
 	auto_buf struct buf b = BUF_INIT(16);
 	wire_u32(&b, grace_ms);
 	wire_u8(&b, walk);
-	chan_send_buf(&c->init, M_END, 0, &b);
+	if (!c->init_ends)
+		chan_send_buf(&c->init, M_END, 0, &b);
 	c->ending.fn = on_ending_late; // init itself may be stuck in the kernel; nothing may outlive the promise of 5 s
 	timer_set(&c->loop, &c->ending, grace_ms + 2500);
 }
@@ -483,7 +484,7 @@ static void tell_skepd(struct cell *c)
 	wire_u8(&b, c->remove_layer);
 	wire_u64(&b, c->journal.seq);
 	wire_str(&b, c->journal.head);
-	chan_send_buf(&c->control->chan, M_GONE, 0, &b);
+	chan_send(&c->control->chan, M_GONE, again_may(c), 0, b.p, b.n);
 }
 
 static _Noreturn void leave(struct cell *c)
@@ -517,7 +518,7 @@ void cell_maybe_exit(struct cell *c)
 	if (c->stage != CELL_GONE)
 		return;
 	loop_flush(&c->loop); // what then is left in a queue waits for its reader
-	if (c->init_ended && !client_waiting(c))
+	if (c->init_ended && !client_waiting(c) && !again_begin(c))
 		leave(c);
 }
 
@@ -537,7 +538,7 @@ static void say_goodbye(struct cell *c)
 		c->remove_layer = true;
 	if (c->remove_layer)
 		remove_layer(c);
-	gate_end(&c->gate);
+	gate_end(&c->gate, &c->net);
 	record_cell_gone(c);
 	journal_close(&c->journal); // before the word is out: skepd writes next
 	if (fault(FAULT_CELL_GONE, &e))
@@ -569,7 +570,7 @@ void cell_on_init_exit(struct watch *w, uint32_t events)
 		build_failed(c, &e);
 	}
 	c->init_ended = true;
-	loop_del(&c->loop, &c->notify);
+	record_end(c);
 	if (c->stage != CELL_GONE)
 		say_goodbye(c);
 	c->ending.fn = exit_late;

@@ -2,6 +2,7 @@
 // The supervisor of one cell: what its files share. One process, one cell, one loop.
 //
 //   slot.c      from fork to spec: makes the contained process, waits      mold.c   what the next cell can use again
+//   again.c     from the end of a plain run to the next spec
 //   cell.c      life: spec -> up -> ending -> gone, and the channel to init
 //   control.c   the channel to skepd and the cell's socket
 //   execs.c     execs and their captured output        client.c   attached clients
@@ -18,7 +19,7 @@
 #include "journal/journal.h"
 #include "model/spec.h"
 
-enum cell_stage { CELL_WAITING, CELL_BUILDING, CELL_UP, CELL_ENDING, CELL_GONE };
+enum cell_stage { CELL_WAITING, CELL_BUILDING, CELL_UP, CELL_ENDING, CELL_GONE, CELL_OVER };
 
 struct cast; // terminal recording
 struct live; // cell/watching.h
@@ -26,7 +27,6 @@ struct live; // cell/watching.h
 struct output {
 	struct ring ring; // fd -1 until the first byte
 	bool lost;	  // could not be written: only attached clients see it
-	bool eof;
 	uint64_t total, credit;
 };
 
@@ -70,6 +70,7 @@ struct cell {
 	uint32_t first_id; // of its id range, as root
 	int plain_ns, owner_ns; // as root: maps for mounts; owner_ns for directories that belong to root
 	const char *fresh_layer; // made with the slot, not used by anybody yet
+	char *layer_path;	 // what it was called when it last waited here
 	int fresh_lock;
 	enum slot_has has;
 	struct net_sockets net; // of its network, until the gate has them
@@ -84,6 +85,10 @@ struct cell {
 	struct chan init;
 	struct watch init_end, listen, notify;
 	bool limits_changed, took_layer, told; // told: a daemon heard of the end
+	bool eventful; // something was refused, moved by us, or a limit met
+	bool first_sent; // the first exec is on its way, ahead of M_READY
+	bool init_ends;	 // by itself, with its last exec
+	unsigned turns; // cells this process had before
 	ino_t socket_ino;
 	char socket_name[ID_SIZE + 16]; // in run/cells; until there is a sandbox, the slot's own
 	int init_pidfd;
@@ -126,6 +131,8 @@ struct slot {
 	const struct mold *mold; // to be used again, or NULL
 };
 _Noreturn void slot_main(const struct nursery *n, const struct slot *s);
+void slot_blank(struct cell *c, const struct nursery *n, enum profile profile); // nothing of any cell
+int slot_watch(struct cell *c, struct err *e) MUST_USE; // the first process
 int slot_send_sources(struct cell *c, struct chan *to, const struct cell_spec *s, enum slot_has has, struct err *e) MUST_USE;
 // Clones a process with new namespaces; entry runs in it. Then its ids are mapped, its group is attached, and it has
 // been sent the slot's layer and sources.
@@ -140,6 +147,11 @@ void slot_take_socket(struct net_sockets *s, struct frame *f);
 _Noreturn void slot_serve(struct contain *c, struct chan *ch); // waits for a spec, builds, becomes init
 #define TREES_MAX (ROOTFS_SOURCES_MAX + 1)
 void cell_kill_init(const struct cell *c);
+
+// again.c
+bool again_may(const struct cell *c);	// the end of the cell need not be ours, if the mold is as it was
+bool again_begin(struct cell *c);	// true: CELL_OVER, the loop ends, then again_turn
+int again_turn(struct cell *c, struct err *e) MUST_USE;
 
 // cell.c
 int cell_out_dir(struct cell *c, struct err *e) MUST_USE; // made with the first output
@@ -157,6 +169,7 @@ int cell_members(struct cell *c, uint32_t request, struct err *e) MUST_USE; // a
 int control_bind(struct cell *c, struct err *e) MUST_USE;	  // when the slot is made
 int control_listen(struct cell *c, struct err *e) MUST_USE; // when it has its sandbox
 void control_unlisten(struct cell *c);
+int control_rest(struct cell *c, struct err *e) MUST_USE; // back to a slot's name
 void control_sweep(int cells_dir); // sockets of slots whose process was killed
 void control_frame(struct client *cl, struct frame *f);
 void control_send_up(struct cell *c, uint32_t id);
@@ -166,6 +179,7 @@ void control_replay(struct cell *c);
 
 // execs.c
 struct sx *sx_start(struct cell *c, struct exec_spec *s, const char *ticket, uint32_t request); // takes s
+bool sx_send_first(struct cell *c); // the first exec of the spec, to be started as soon as the cell is ready
 struct sx *sx_find(struct cell *c, const char *id);
 struct sx *sx_by_number(struct cell *c, uint32_t number);
 struct sx *sx_by_ticket(struct cell *c, const char *ticket);
@@ -185,6 +199,8 @@ struct client *client_new(struct cell *c, int fd, struct err *e);
 void client_pump(struct client *cl);
 void client_pump_exec(struct sx *x);
 bool client_waiting(const struct cell *c); // something is still queued for somebody
+void client_drop_others(struct cell *c); // all but skepd, at once
+int client_again(struct client *control, struct err *e) MUST_USE; // skepd, for the next cell
 void client_tell(struct cell *c, uint8_t type, const struct buf *b); // every attached client
 bool client_attached(const struct sx *x);
 uint64_t client_slowest(const struct sx *x, int stream); // UINT64_MAX when nobody reads
@@ -192,6 +208,7 @@ uint64_t client_slowest(const struct sx *x, int stream); // UINT64_MAX when nobo
 // record.c
 void record(struct cell *c, const char *type, const char *by, struct buf *body, bool durable);
 void record_proc(struct watch *w, uint32_t events); // the seccomp listener
+void record_end(struct cell *c); // it goes: nobody is left to ask
 void record_cell_up(struct cell *c);
 void record_cell_gone(struct cell *c);
 void record_exec_start(struct sx *x);

@@ -72,7 +72,8 @@ static void drop(struct client *cl)
 		c->control = NULL;
 	loop_bury(&c->loop, cl, free_client);
 	if (c->stage == CELL_WAITING || c->stage == CELL_BUILDING) {
-		cell_kill_init(c); // nobody will ever ask for this slot
+		if (cl->control)
+			cell_kill_init(c); // nobody will ever ask for this slot
 		return;
 	}
 	gate_client_gone(&c->gate);
@@ -318,6 +319,24 @@ struct client *client_new(struct cell *c, int fd, struct err *e)
 	cl->next = c->clients;
 	c->clients = cl;
 	return cl;
+}
+
+void client_drop_others(struct cell *c)
+{
+	while (c->clients) {
+		struct client *cl = c->clients;
+		c->clients = cl->next;
+		if (cl != c->control)
+			free_client(cl);
+	}
+}
+
+// What it has sent and we have not looked at stays.
+int client_again(struct client *control, struct err *e)
+{
+	control->next = NULL;
+	control->chan.w.fd = -1;
+	return chan_attach(&control->chan, &control->cell->loop, e);
 }
 
 void client_accept(struct watch *w, uint32_t events)

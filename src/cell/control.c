@@ -17,12 +17,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static int slot_name(const struct cell *c, char *out, size_t size, struct err *e)
+{
+	return fmt_to(out, size, ".slot-%u-%d", c->seat.n, (int)getpid()) ? err_set(e, ERR_BUG, "socket name") : 0;
+}
+
 // A file is made now, and only gets its name when somebody waits.
 int control_bind(struct cell *c, struct err *e)
 {
 	struct stat st;
-	if (fmt_to(c->socket_name, sizeof c->socket_name, ".slot-%u-%d", c->seat.n, (int)getpid()))
-		return err_set(e, ERR_BUG, "socket name");
+	if (slot_name(c, c->socket_name, sizeof c->socket_name, e))
+		return -1;
 	int fd = fs_unix_listen(c->nursery->cells_dir, c->socket_name, e);
 	if (fd < 0)
 		return -1;
@@ -65,12 +70,30 @@ int control_listen(struct cell *c, struct err *e)
 }
 
 // Only our own: the sandbox's next cell may have put its socket there while we were serving a late client.
-void control_unlisten(struct cell *c)
+static bool is_ours(const struct cell *c)
 {
 	struct stat st;
-	if (c->listen.fd >= 0 && !fstatat(c->nursery->cells_dir, c->socket_name, &st, AT_SYMLINK_NOFOLLOW) &&
-	    st.st_ino == c->socket_ino)
+	return c->listen.fd >= 0 && !fstatat(c->nursery->cells_dir, c->socket_name, &st, AT_SYMLINK_NOFOLLOW) &&
+	       st.st_ino == c->socket_ino;
+}
+
+void control_unlisten(struct cell *c)
+{
+	if (is_ours(c))
 		unlinkat(c->nursery->cells_dir, c->socket_name, 0);
+}
+
+int control_rest(struct cell *c, struct err *e)
+{
+	char name[sizeof c->socket_name];
+	if (!is_ours(c))
+		return err_set(e, ERR_CONFLICT, "the cell's socket is another's");
+	if (slot_name(c, name, sizeof name, e))
+		return -1;
+	if (renameat(c->nursery->cells_dir, c->socket_name, c->nursery->cells_dir, name))
+		return err_sys(e, "socket of the cell");
+	memcpy(c->socket_name, name, sizeof name);
+	return 0;
 }
 
 void control_send_err(struct chan *ch, uint32_t id, const struct err *e)
@@ -203,6 +226,8 @@ void control_frame(struct client *cl, struct frame *f)
 	struct wire w = {.p = f->p, .n = f->n};
 	struct err e = {0};
 	int rc; // 0: answer M_OK, 1: answered elsewhere
+	if (c->stage == CELL_WAITING && f->type != M_SPEC)
+		return; // meant for the cell that was
 	switch ((enum msg_type)f->type) {
 	case M_SPEC:
 		rc = cell_build(c, f, &e) ? -1 : 1;

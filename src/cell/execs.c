@@ -69,6 +69,15 @@ static void sx_free(struct sx *x)
 	free(x);
 }
 
+void sx_free_all(struct cell *c)
+{
+	while (c->execs) {
+		struct sx *x = c->execs;
+		c->execs = x->next;
+		sx_free(x);
+	}
+}
+
 // Old finished ones nobody reads are forgotten here; their output and journal lines stay.
 static void forget_oldest(struct cell *c)
 {
@@ -82,6 +91,25 @@ static void forget_oldest(struct cell *c)
 	*oldest = x->next;
 	c->n_execs--;
 	sx_free(x);
+}
+
+static int send_spec(struct cell *c, struct exec_spec *s, uint32_t number, struct err *e)
+{
+	auto_buf struct buf b = BUF_INIT(LIMIT_ARGV + 65536);
+	if (c->spec.net.ca_cert && *c->spec.net.ca_cert && s->kind == EXEC_COMMAND)
+		trust_env(&c->nursery->trust, !c->spec.image && c->spec.profile == PROFILE_USER, &s->env);
+	exec_spec_write(&b, s);
+	if (fault(FAULT_EXEC_SPAWN, e))
+		return -1;
+	if (!chan_send_buf(&c->init, M_EXEC, number, &b))
+		return err_set(e, ERR_LIMIT, "arguments and environment are longer than %u bytes", LIMIT_ARGV);
+	return 0;
+}
+
+bool sx_send_first(struct cell *c)
+{
+	struct err e;
+	return !send_spec(c, &c->spec.exec, c->last_number + 1, &e);
 }
 
 struct sx *sx_start(struct cell *c, struct exec_spec *s, const char *ticket, uint32_t request)
@@ -104,15 +132,10 @@ struct sx *sx_start(struct cell *c, struct exec_spec *s, const char *ticket, uin
 		x->wants_reader = true;
 	}
 	struct err e;
-	auto_buf struct buf b = BUF_INIT(LIMIT_ARGV + 65536);
-	if (c->spec.net.ca_cert && *c->spec.net.ca_cert && x->spec.kind == EXEC_COMMAND)
-		trust_env(&c->nursery->trust, !c->spec.image && c->spec.profile == PROFILE_USER, &x->spec.env);
-	exec_spec_write(&b, &x->spec);
 	if (x->spec.kind == EXEC_COMMAND)
-		watching_exec(x, true); // before it can change anything
-	int rc = fault(FAULT_EXEC_SPAWN, &e) ? -1 : 0;
-	if (!rc && !chan_send_buf(&c->init, M_EXEC, x->number, &b))
-		rc = err_set(&e, ERR_LIMIT, "arguments and environment are longer than %u bytes", LIMIT_ARGV);
+		watching_exec(x, true); // before what it changes can be told
+	int rc = c->first_sent ? 0 : send_spec(c, &x->spec, x->number, &e);
+	c->first_sent = false;
 	chan_flush(&c->init);
 	if (x->spec.kind == EXEC_COMMAND)
 		record_exec_start(x); // while it starts; nothing else of it can be written before
@@ -238,8 +261,8 @@ static void finish(struct sx *x)
 	}
 	if (fault(FAULT_EXEC_EXIT, &e))
 		log_line(LOG_WARN, "%s", e.msg);
+	client_pump_exec(x); // first: somebody waits there
 	control_send_exited(c, x);
-	client_pump_exec(x);
 	watchdog_check_cgroup(c);
 	watchdog_activity(c);
 	watchdog_ended(x);

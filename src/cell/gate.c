@@ -409,7 +409,18 @@ int gate_init(struct gate *g, struct cell *c, struct net_sockets *s, struct err 
 	return 0;
 }
 
-void gate_end(struct gate *g)
+static void give_back(struct gate *g, struct net_sockets *to)
+{
+	*to = g->sockets;
+	to->tcp = g->listen[GATE_TCP].fd;
+	to->dns_udp = g->listen[GATE_DNS_UDP].fd;
+	to->dns_tcp = g->listen[GATE_DNS_TCP].fd;
+	g->sockets = NET_SOCKETS_NONE;
+	for (int i = 0; i < GATE_SOCKETS; i++)
+		g->listen[i].fd = -1;
+}
+
+void gate_end(struct gate *g, struct net_sockets *back)
 {
 	if (!g->cell)
 		return;
@@ -426,6 +437,8 @@ void gate_end(struct gate *g)
 	wait_for_work(g, false);
 	refused_end(&g->refused);
 	loop_del(&g->cell->loop, &g->refused.w);
+	if (!g->n_starts)
+		give_back(g, back);
 	for (int i = 0; i < GATE_SOCKETS; i++)
 		close_fd(&g->listen[i].fd);
 	net_sockets_close(&g->sockets);

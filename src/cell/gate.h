@@ -67,8 +67,9 @@ int gate_init(struct gate *g, struct cell *c, struct net_sockets *s, struct err 
 void gate_set(struct gate *g, const struct cell_net *n, int secrets);
 // The same from a K M_POLICY frame. INVALID: nothing was changed.
 int gate_policy(struct gate *g, struct frame *f, struct err *e) MUST_USE;
-// Ends it, after its last events; before the journal is closed. Safe twice and on a zeroed gate.
-void gate_end(struct gate *g);
+// Ends it, after its last events; before the journal is closed. Safe twice and on a zeroed gate. The sockets of one that
+// never had to start go back.
+void gate_end(struct gate *g, struct net_sockets *back);
 
 // Carried for others: each safe when there is no gate.
 void gate_who(struct gate *g, const struct frame *f);				    // I M_WHO: init's answer

@@ -63,7 +63,8 @@ static void answer_clone(struct contain *c, struct chan *ch, struct frame *f)
 		slot_give_up(ch, &e);
 	}
 	wire_u32(&b, (uint32_t)pid);
-	slot_send_sockets(ch, &c->net);
+	if (!f->stream)
+		slot_send_sockets(ch, &c->net);
 	chan_send_fd(ch, M_OK, 0, b.p, b.n, pidfd);
 }
 
@@ -168,7 +169,7 @@ int mold_cell(struct cell *c, struct err *e)
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv))
 		return err_sys(e, "socketpair");
 	chan_init(&c->init, sv[0]);
-	bool sent = chan_send_fd(&c->mold.chan, M_CLONE, 0, NULL, 0, sv[1]);
+	bool sent = chan_send_fd_on(&c->mold.chan, M_CLONE, c->net.tcp >= 0, sv[1]);
 	close(sv[1]);
 	if (!sent || answer(c, &f, e))
 		return sent ? -1 : err_set(e, ERR_SYSTEM, "the mold of the cell is gone");
@@ -194,6 +195,8 @@ static bool is_as_it_was(struct cell *c)
 	struct timeval wait = {.tv_sec = 1};
 	if (c->limits_changed || change_times(c->ending_layer, now, &e) || memcmp(now, c->mold.made, sizeof now))
 		return false;
+	if (c->net.route >= 0)
+		return net_untouched(c->net.route, &e) == 1;
 	setsockopt(c->mold.chan.fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
 	return chan_send(&c->mold.chan, M_FIT, 0, 0, NULL, 0) && !answer(c, &f, &e);
 }
@@ -205,13 +208,38 @@ static void wait_for_end(int pidfd)
 		;
 }
 
-static bool send_mold(struct cell *c, const char *layer)
+// The layer waits again, under the name of one that does. Its lock, or -1; *out is its path.
+static int rest_layer(struct cell *c, char **out)
+{
+	const char *slash = strrchr(c->ending_layer, '/');
+	auto_free char *layer = xasprintf("%.*s/.fresh-%s", (int)(slash - c->ending_layer), c->ending_layer,
+					  slash + strlen("/.ending-"));
+	if (rename(c->ending_layer, layer))
+		return -1;
+	auto_fd int lock = open(layer, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (lock < 0 || flock(lock, LOCK_EX | LOCK_NB))
+		return -1;
+	*out = take(&layer);
+	return take_fd(&lock);
+}
+
+bool mold_keep(struct cell *c)
+{
+	char *layer;
+	if (!is_as_it_was(c))
+		return false;
+	c->fresh_lock = rest_layer(c, &layer);
+	if (c->fresh_lock < 0)
+		return false;
+	free(c->layer_path);
+	c->fresh_layer = c->layer_path = layer;
+	return true;
+}
+
+static bool send_mold(struct cell *c, const char *layer, int lock)
 {
 	struct chan to;
-	auto_fd int lock = open(layer, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	auto_buf struct buf b = BUF_INIT(FRAME_MAX);
-	if (lock < 0 || flock(lock, LOCK_EX | LOCK_NB))
-		return false;
 	wire_u32(&b, c->seat.n);
 	wire_str(&b, layer);
 	wire_u64(&b, c->base_dev);
@@ -234,10 +262,9 @@ bool mold_give_back(struct cell *c)
 	if (c->mold.chan.fd < 0)
 		return false;
 	if (c->back >= 0 && c->told && is_as_it_was(c)) {
-		const char *slash = strrchr(c->ending_layer, '/');
-		auto_free char *layer = xasprintf("%.*s/.fresh-%s", (int)(slash - c->ending_layer), c->ending_layer,
-						  slash + strlen("/.ending-"));
-		if (!rename(c->ending_layer, layer) && send_mold(c, layer))
+		auto_free char *layer = NULL;
+		auto_fd int lock = rest_layer(c, &layer);
+		if (lock >= 0 && send_mold(c, layer, lock))
 			return true;
 	}
 	close_fd(&c->mold.chan.fd);

@@ -39,6 +39,7 @@ int mold_make(struct cell *c, struct err *e) MUST_USE; // for the place of its s
 int mold_cell(struct cell *c, struct err *e) MUST_USE; // clones the cell's first process from it
 void mold_leave(struct cell *c);			// the cell goes on without it
 bool mold_give_back(struct cell *c);			// after its end; false: it is not what it was
+bool mold_keep(struct cell *c);				// the same, for the next cell of this process
 
 // In the nursery.
 int mold_read(struct frame *f, struct mold *m, struct err *e) MUST_USE; // 1: complete, 0: more frames follow

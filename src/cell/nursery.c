@@ -27,6 +27,8 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 // Where the template is mounted in the nursery's own mount namespace: a directory every user may walk to, that exists
@@ -64,11 +66,29 @@ static struct state {
 	struct timer old;
 } self;
 
+// A /proc without processes: of a process id namespace whose only one, which mounts it, ends at once.
+static int empty_proc(const struct mount_env *env, struct err *e)
+{
+	int status;
+	pid_t pid = (pid_t)syscall(SYS_clone, CLONE_NEWPID | SIGCHLD, 0, 0, 0, 0);
+	if (pid < 0)
+		return err_sys(e, "new process id namespace");
+	if (!pid) {
+		struct plan p = {0};
+		plan_add(&p, MOUNT_PROC, NULL, "proc", NULL, 0);
+		_exit(plan_apply(&p, env, e) ? 1 : 0);
+	}
+	if (waitpid(pid, &status, 0) != pid || status)
+		return err_set(e, ERR_SYSTEM, "/proc can not be mounted (see: skep doctor)");
+	return 0;
+}
+
 static int make_template(struct err *e)
 {
 	struct plan p = {0};
 	rootfs_scan(&self.n.rootfs, TEMPLATE_DIR);
 	trust_scan(&self.n.trust);
+	trust_share(&self.n.trust);
 	userns_inside_ids(&self.n.ids, PROFILE_USER, &self.n.rootfs.uid, &self.n.rootfs.gid);
 	if (unshare(CLONE_NEWNS))
 		return err_sys(e, "new mount namespace");
@@ -84,7 +104,7 @@ static int make_template(struct err *e)
 	struct mount_env env = {root, -1, -1, false};
 	rootfs_template(&self.n.rootfs, &p);
 	trust_template(&p);
-	int rc = plan_apply(&p, &env, e);
+	int rc = plan_apply(&p, &env, e) || empty_proc(&env, e) ? -1 : 0;
 	plan_done(&p);
 	umask(077);
 	return rc ? err_wrap(e, "template") : 0;
@@ -440,6 +460,7 @@ int nursery_main(int channel)
 		answer_err(0, &e);
 		return 1;
 	}
+	mem_trim_stack(); // every cell would have what the template took
 	signal(SIGCHLD, SIG_IGN); // slots and jobs report on their channels
 	prctl(PR_SET_CHILD_SUBREAPER, 1); // molds outlive the supervisor that made them
 	self.old.fn = on_old;

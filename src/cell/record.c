@@ -15,6 +15,7 @@
 void record(struct cell *c, const char *type, const char *by, struct buf *body, bool durable)
 {
 	struct err e;
+	c->eventful |= !strcmp(type, "denied") || !strcmp(type, "limit.hit");
 	if (!c->journal.is_open)
 		return;
 	if (journal_append(&c->journal, type, by, body ? buf_cstr(body) : "", durable, &e))
@@ -214,13 +215,20 @@ static void keep_pace(struct cell *c, bool move)
 	timer_set(&c->loop, &pace.over, pace.window_ms + WINDOW_MS - now);
 }
 
+void record_end(struct cell *c)
+{
+	int fd = c->notify.fd;
+	loop_del(&c->loop, &c->notify);
+	close_fd(&fd);
+}
+
 void record_proc(struct watch *wt, uint32_t events)
 {
 	struct cell *c = container_of(wt, struct cell, notify);
 	struct seccomp_event ev;
 	struct err e;
 	if (events & (LOOP_HUP | LOOP_ERR) && !(events & LOOP_IN)) { // no process is left that could ask
-		loop_del(&c->loop, wt);
+		record_end(c);
 		return;
 	}
 	int rc = seccomp_recv(wt->fd, &ev, &e);
@@ -228,6 +236,7 @@ void record_proc(struct watch *wt, uint32_t events)
 		return;
 	bool moves = seccomp_is_rename(&ev);
 	keep_pace(c, moves);
+	c->eventful |= moves;
 	if (moves) {
 		moves_call(c, wt->fd, &ev);
 		return;

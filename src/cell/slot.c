@@ -124,6 +124,7 @@ _Noreturn void slot_serve(struct contain *c, struct chan *ch)
 	struct init_opts opts = {
 		.channel = ch, .uid = c->uid, .gid = c->gid, .profile = c->profile, .ws_path = s.ws_path,
 		.changes = {c->layer, c->base, c->lowers, c->n_lowers, (int)s.n_base_lowers, s.hide},
+		.ends_with_exec = s.ends_with_exec && s.has_exec,
 	};
 	init_run(&opts, &ready, listener);
 }
@@ -353,8 +354,11 @@ static int set_up(struct cell *c, int control, struct err *e)
 	c->control->control = c->control->greeted = true;
 	if (c->fresh_layer && c->mold.chan.fd < 0 && make_layer(c, e))
 		return -1;
-	if (control_bind(c, e) || open_cgroup(c, e) || start_inside(c, e))
-		return -1;
+	return control_bind(c, e) || open_cgroup(c, e) || start_inside(c, e) || slot_watch(c, e) ? -1 : 0;
+}
+
+int slot_watch(struct cell *c, struct err *e)
+{
 	c->init.on_frame = cell_on_init_frame;
 	c->init.on_close = cell_on_init_close;
 	c->init_end.fn = cell_on_init_exit;
@@ -375,14 +379,32 @@ static void take_mold(struct cell *c, const struct mold *m)
 	c->has = SLOT_PLACE;
 }
 
+void slot_blank(struct cell *c, const struct nursery *n, enum profile profile)
+{
+	*c = (struct cell){.nursery = n, .profile = profile, .seat.lock = -1, .fresh_lock = -1, .sandbox_dir = -1, .out_dir = -1,
+			   .listen.fd = -1, .plain_ns = -1, .owner_ns = -1, .notify.fd = -1, .oom.fd = -1, .walk.fd = -1,
+			   .init_pidfd = -1, .init.fd = -1, .back = -1, .mold = MOLD_NONE, .net = NET_SOCKETS_NONE, .secrets = -1};
+}
+
+static _Noreturn void give_up(struct cell *c, const struct err *why)
+{
+	struct err e;
+	if (c->control)
+		control_send_err(&c->control->chan, 0, why);
+	cell_kill_init(c);
+	mold_leave(c);
+	control_unlisten(c);
+	_exit(c->has_cgroup && cgroup_close_remove(&c->cgroup, &e) ? 2 : 1);
+}
+
 _Noreturn void slot_main(const struct nursery *n, const struct slot *s)
 {
-	static struct cell c; // one process, one cell
+	static struct cell c; // one process, one cell at a time
 	struct err e;
-	c = (struct cell){.nursery = n, .profile = s->profile, .seat.lock = -1, .fresh_lock = -1, .sandbox_dir = -1, .out_dir = -1,
-			  .listen.fd = -1, .plain_ns = -1, .owner_ns = -1, .fresh_layer = s->layer, .place = s->place, .notify.fd = -1,
-			  .oom.fd = -1, .walk.fd = -1, .init_pidfd = -1, .init.fd = -1, .back = s->back, .mold = MOLD_NONE,
-			  .net = NET_SOCKETS_NONE, .secrets = -1};
+	slot_blank(&c, n, s->profile);
+	c.fresh_layer = s->layer;
+	c.place = s->place;
+	c.back = s->back;
 	if (s->mold)
 		take_mold(&c, s->mold);
 	setsid();
@@ -390,17 +412,13 @@ _Noreturn void slot_main(const struct nursery *n, const struct slot *s)
 	signal(SIGCHLD, SIG_DFL);
 	prctl(PR_SET_NAME, "skep-cell");
 	prctl(PR_SET_CHILD_SUBREAPER, 1); // a cell that goes on without its mold becomes our own child
-	if (set_up(&c, s->control, &e)) {
-		if (c.control)
-			control_send_err(&c.control->chan, 0, &e);
-		cell_kill_init(&c);
-		mold_leave(&c);
-		control_unlisten(&c);
-		if (c.has_cgroup && cgroup_close_remove(&c.cgroup, &e))
-			_exit(2);
-		_exit(1);
-	}
-	if (loop_run(&c.loop, &e))
-		_exit(1);
+	if (set_up(&c, s->control, &e))
+		give_up(&c, &e);
+	do {
+		if (loop_run(&c.loop, &e))
+			_exit(1);
+		if (c.stage == CELL_OVER && again_turn(&c, &e))
+			give_up(&c, &e);
+	} while (c.stage == CELL_WAITING);
 	_exit(0);
 }

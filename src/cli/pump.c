@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #define READ_CHUNK (256u << 10)
+#define READ_FIRST 4000u // until there was more: a short command says little
 #define STDIN_CHUNK (128u << 10)
 #define DATA_HEAD (FRAME_HEAD + 8u) // frame header and offset
 #define HITS_MAX 32		    // different messages shown
@@ -43,7 +44,7 @@ struct pump {
 	bool exited;
 	int fatal; // signal that ends us
 	struct buf in, out;
-	size_t out_at;
+	size_t chunk, out_at; // chunk: bytes asked for at once
 	struct sink sinks[2]; // stdout, stderr
 	bool joined;	      // both are the same file: one queue keeps their order
 	uint64_t got[3];      // by stream: offset of the next byte
@@ -449,9 +450,9 @@ static int take_frames(struct pump *p)
 
 static int read_cell(struct pump *p)
 {
-	char *room = buf_room(&p->in, READ_CHUNK);
+	char *room = buf_room(&p->in, p->chunk);
 	assert(room);
-	ssize_t n = recv(p->sock, room, READ_CHUNK, MSG_DONTWAIT);
+	ssize_t n = recv(p->sock, room, p->chunk, MSG_DONTWAIT);
 	if (n < 0 && (errno == EINTR || errno == EAGAIN))
 		return 0;
 	if (n <= 0) {
@@ -459,6 +460,8 @@ static int read_cell(struct pump *p)
 		return 0;
 	}
 	p->in.n += (size_t)n;
+	if ((size_t)n == p->chunk)
+		p->chunk = READ_CHUNK;
 	return take_frames(p);
 }
 
@@ -639,6 +642,7 @@ int pump_run(const struct pump_spec *s, struct pump_result *out, struct err *e)
 		.sock = -1,
 		.sigfd = -1,
 		.in_over = s->in < 0,
+		.chunk = READ_FIRST,
 		.in = BUF_INIT(FRAME_HEAD + FRAME_MAX + READ_CHUNK),
 		.out = BUF_INIT(1u << 20),
 		.got = {0, s->out_from, s->err_from},

@@ -86,7 +86,7 @@ struct box {
 	bool row_dirty, cell_dirty; // to be written with the next commit
 	unsigned ended; // execs ended since the rows were trimmed
 	struct task *holder, *queue, *floating;
-	struct late *late;
+	struct late *late, *sent; // sent: to its cell, which has not said yet that they are written
 	struct timer late_timer, pin_timer;
 	int late_tries;
 	struct cell_net net;	// made by net_ready for the next start
@@ -209,6 +209,7 @@ void attach_begin(struct task *t);
 
 // record.c
 void record(struct box *b, const char *type, const char *body); // through the cell, or into the file
+void record_unheard(struct box *b); // the cell is gone: what it did not get any more
 void record_late_flush(struct box *b); // the cell is up: what waited goes through it
 void record_forget(struct box *b);
 void record_created(struct box *b);

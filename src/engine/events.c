@@ -219,6 +219,7 @@ static void removed_by_cell(struct box *b)
 	struct task *t = b->holder;
 	struct err e;
 	pin_stop(b);
+	record_unheard(b);
 	record(b, "sandbox.deleted", t && t->force ? "\"force\":true" : "");
 	if (record_keep(b, &e))
 		log_line(LOG_WARN, "sandbox=%s journal not kept: %s", b->row.id, e.msg);
@@ -241,6 +242,7 @@ static void settle_end(struct box *b, const struct cell_end *end)
 	struct err e;
 	const char *why = end->died ? "its cell died" : "its cell was stopped";
 	drop_cell(b, end->died);
+	record_unheard(b);
 	logged(b, store_execs_lost(b->g->store, b->row.id, why, clock_unix_ms(), &e), &e);
 	b->row.pending = end->pending;
 	if (!end->died) {

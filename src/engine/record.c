@@ -34,38 +34,60 @@ static int append(struct box *b, const char *type, const char *body, struct err 
 
 static void on_late(struct timer *t);
 
-static void keep_for_later(struct box *b, const char *type, const char *body)
+static void list_add(struct late **list, const char *type, const char *body)
 {
-	struct late **p = &b->late, *l = xcalloc(1, sizeof *l);
+	struct late *l = xcalloc(1, sizeof *l);
 	l->type = xstrdup(type);
 	l->body = xstrdup(body);
-	while (*p)
-		p = &(*p)->next;
-	*p = l;
+	while (*list)
+		list = &(*list)->next;
+	*list = l;
+}
+
+static void keep_for_later(struct box *b, const char *type, const char *body)
+{
+	list_add(&b->late, type, body);
 	b->late_timer.fn = on_late;
 	if (!b->late_timer.at_ms)
 		timer_set(b->g->loop, &b->late_timer, LATE_MS);
 }
 
-static void drop_first(struct box *b)
+static void drop_first(struct late **list)
 {
-	struct late *l = b->late;
-	b->late = l->next;
+	struct late *l = *list;
+	*list = l->next;
 	free(l->type);
 	free(l->body);
 	free(l);
 }
 
+static void on_heard(void *ctx, const struct err *e)
+{
+	struct box *b = ctx;
+	if (!e && b->sent)
+		drop_first(&b->sent);
+}
+
 static void to_cell(struct box *b, const char *type, const char *body)
 {
-	b->g->backend->ops->event(b->cell, type, "skepd", body, (struct reply){NULL, NULL});
+	list_add(&b->sent, type, body);
+	b->g->backend->ops->event(b->cell, type, "skepd", body, (struct reply){on_heard, b});
+}
+
+// A short command can be over before its cell has heard that it runs.
+void record_unheard(struct box *b)
+{
+	struct err e;
+	for (; b->sent; drop_first(&b->sent))
+		if (append(b, b->sent->type, b->sent->body, &e))
+			log_line(LOG_ERROR, "sandbox=%s event %s lost: %s", b->row.id, b->sent->type, e.msg);
 }
 
 void record_late_flush(struct box *b)
 {
 	while (b->late) {
 		to_cell(b, b->late->type, b->late->body);
-		drop_first(b);
+		drop_first(&b->late);
 	}
 }
 
@@ -76,7 +98,7 @@ static void on_late(struct timer *t)
 	if (b->up)
 		record_late_flush(b);
 	while (b->late && !append(b, b->late->type, b->late->body, &e)) {
-		drop_first(b);
+		drop_first(&b->late);
 		b->late_tries = 0;
 		box_save(b);
 	}
@@ -93,7 +115,9 @@ static void on_late(struct timer *t)
 void record_forget(struct box *b)
 {
 	while (b->late)
-		drop_first(b);
+		drop_first(&b->late);
+	while (b->sent)
+		drop_first(&b->sent);
 	timer_clear(b->g->loop, &b->late_timer);
 }
 

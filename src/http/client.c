@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #define CHUNK (64u << 10)
+#define FIRST 4000u // most answers are shorter, and new pages cost more than to read twice
 #define WAIT_SHOWN_MS 500
 
 void http_client_init(struct http_client *c, int fd)
@@ -57,7 +58,8 @@ static int send_all(struct http_client *c, const struct buf *b, struct err *e)
 // One read into c->in. Only the first wait of an answer is announced: after it bytes flow.
 static int fill(struct http_client *c, struct err *e)
 {
-	char *room = buf_room(&c->in, CHUNK);
+	size_t want = c->long_answer ? CHUNK : FIRST;
+	char *room = buf_room(&c->in, want);
 	if (!room)
 		return err_set(e, ERR_LIMIT, "the answer's head is too long");
 	if (c->on_wait) {
@@ -70,7 +72,7 @@ static int fill(struct http_client *c, struct err *e)
 	}
 	ssize_t n;
 	do
-		n = recv(c->fd, room, CHUNK, 0);
+		n = recv(c->fd, room, want, 0);
 	while (n < 0 && errno == EINTR);
 	if (n < 0)
 		err_sys(e, "receive from skepd");
@@ -81,6 +83,7 @@ static int fill(struct http_client *c, struct err *e)
 		return -1;
 	}
 	c->in.n += (size_t)n;
+	c->long_answer |= (size_t)n == want;
 	return 0;
 }
 

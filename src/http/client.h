@@ -7,6 +7,7 @@
 
 struct http_client {
 	int fd;			       // owned; -1 = closed: after an error or when the server closed
+	bool long_answer; // one was: read more at once
 	struct buf in;		       // bytes behind the last answer
 	void (*on_wait)(bool waiting); // optional: the answer takes over half a second; and: it came
 };

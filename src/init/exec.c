@@ -23,6 +23,8 @@
 #define CHUNK (64u << 10)
 #define CHANNEL_FULL (4u << 20) // frames waiting in init's channel: read no more until they are gone
 
+static unsigned n_execs; // that are there, over or not
+
 // --- streams ---
 
 static void stream_close(struct exec *x, struct stream *s)
@@ -35,14 +37,14 @@ static void stream_close(struct exec *x, struct stream *s)
 		close(fd);
 	s->open = false;
 	s->quiet = true;
-	chan_send(x->chan, M_EOF, s->number, x->id, NULL, 0);
 }
 
 static void send_exit(struct exec *x)
 {
 	auto_buf struct buf b = BUF_INIT(64);
 	wire_u32(&b, (uint32_t)x->status);
-	chan_send_buf(x->chan, M_EXIT, x->id, &b);
+	x->last = x->ends && n_execs == 1 && !x->out[0].open && !x->out[1].open && tree_is_empty();
+	chan_send(x->chan, M_EXIT, x->last, x->id, b.p, b.n);
 	x->reported = true;
 }
 
@@ -234,6 +236,7 @@ bool exec_is_over(const struct exec *x)
 
 void exec_free(struct exec *x)
 {
+	n_execs--;
 	for (int i = 0; i < 2; i++) {
 		int fd = x->out[i].w.fd;
 		loop_del(x->loop, &x->out[i].w);
@@ -418,9 +421,10 @@ struct exec *exec_start(const struct init_opts *o, struct loop *l, struct chan *
 			struct err *e)
 {
 	struct exec *x = xcalloc(1, sizeof *x);
+	n_execs++;
 	*x = (struct exec){
 		.loop = l, .chan = c, .id = id, .in_fd = -1, .keeper_fd = -1, .in.fd = -1, .in.fn = on_writable, .keeper.fd = -1,
-		.in_data = BUF_INIT(LIMIT_STDIN_WINDOW * 2),
+		.in_data = BUF_INIT(LIMIT_STDIN_WINDOW * 2), .ends = o->ends_with_exec && id == 1,
 	};
 	memcpy(x->name, s->id, sizeof x->name);
 	for (int i = 0; i < 2; i++)

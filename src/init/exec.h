@@ -25,6 +25,7 @@ struct exec {
 	pid_t pid;   // leader: the command, or the keeper of its terminal
 	pid_t group; // the command's process group
 	bool tty, exited, reported;
+	bool ends, last; // the cell ends with it; and, nothing else being there, at once
 	int status;  // wait status of the command
 	struct stream out[2];
 	struct watch in;   // writable end of stdin or the terminal

@@ -54,6 +54,8 @@ static struct exec *find(uint32_t id)
 	return x;
 }
 
+static _Noreturn void finish(void);
+
 static void sweep(void)
 {
 	for (struct exec **p = &self.execs; *p;) {
@@ -61,6 +63,10 @@ static void sweep(void)
 		if (!exec_is_over(x)) {
 			p = &x->next;
 			continue;
+		}
+		if (x->last) {
+			self.walk = true;
+			finish();
 		}
 		*p = x->next;
 		loop_bury(&self.loop, x, (void (*)(void *))exec_free);
@@ -104,6 +110,10 @@ static _Noreturn void finish(void)
 	if (self.walk && !changes_walk(&self.opts->changes, &self.known, &b, NULL))
 		chan_send_buf(&self.chan, M_CHANGES, 0, &b);
 	loop_flush(&self.loop);
+	if (chan_queued(&self.chan) && !fcntl(self.chan.fd, F_SETFL, 0)) { // the last output, while somebody reads slowly
+		self.chan.blocked = false;
+		chan_flush(&self.chan);
+	}
 	_exit(0); // the kernel ends whatever is left
 }
 
@@ -123,8 +133,9 @@ static void do_end(struct frame *f)
 	if (self.ending)
 		return;
 	self.ending = true;
-	// ESRCH: there is nobody beside us, which for a short command is the rule.
-	if (!grace || (kill(-1, 0) && errno == ESRCH)) {
+	if (tree_is_empty()) // which for a short command is the rule
+		finish();
+	if (!grace) {
 		moving_end();
 		kill(-1, SIGKILL); // nothing may write behind the walk
 		finish();

@@ -22,13 +22,13 @@ static int fail(struct spawn *s, const char *step)
 	return 1; // exit status of the child; the parent looks at s->error
 }
 
-static void default_signals(void)
+static void default_signals(bool keeper)
 {
 	struct sigaction dfl = {.sa_handler = SIG_DFL};
 	sigset_t none;
-	// What we or a terminal's keeper ignore; everything else is default, or becomes it with exec.
+	// What we, and then what a terminal's keeper ignores; everything else is default, or becomes it with exec.
 	static const int ours[] = {SIGPIPE, SIGINT, SIGQUIT, SIGTSTP, SIGTTIN, SIGTTOU, SIGHUP, SIGCHLD};
-	for (size_t i = 0; i < countof(ours); i++)
+	for (size_t i = 0; i < (keeper ? countof(ours) : 1); i++)
 		sigaction(ours[i], &dfl, NULL);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
@@ -51,7 +51,7 @@ static int place_fds(struct spawn *s)
 {
 	int high[3];
 	for (int i = 0; i < 3; i++)
-		if ((high[i] = fcntl(s->fds[i], F_DUPFD_CLOEXEC, 10)) < 0)
+		if ((high[i] = s->fds[i] > 2 ? s->fds[i] : fcntl(s->fds[i], F_DUPFD_CLOEXEC, 10)) < 0)
 			return fail(s, "standard streams");
 	for (int i = 0; i < 3; i++)
 		if (dup2(high[i], i) < 0)
@@ -137,7 +137,7 @@ static int child(void *arg)
 	if (place_fds(s) || become_user(s) || enter_cwd(s))
 		return 1;
 	umask((mode_t)s->umask_bits);
-	default_signals();
+	default_signals(s->terminal >= 0);
 	return strchr(s->argv[0], '/') ? run_file(s, s->argv[0]) : run_from_path(s);
 }
 

@@ -6,12 +6,15 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define PROCS_MAX 65536
@@ -129,6 +132,14 @@ size_t tree_count(pid_t but)
 	return live;
 }
 
+// Whoever loses its parent becomes ours: where we have no child, there is no process. (To signal all of them makes the
+// kernel look at every process of the host.)
+bool tree_is_empty(void)
+{
+	siginfo_t si;
+	return waitid(P_ALL, 0, &si, WEXITED | WNOHANG | WNOWAIT | __WALL) && errno == ECHILD;
+}
+
 static pid_t *stopped_before;
 static size_t n_stopped_before;
 
@@ -243,16 +254,31 @@ static struct resident resident(pid_t pid)
 	return (struct resident){kib_after(buf_cstr(&b), "RssAnon:"), kib_after(buf_cstr(&b), "RssShmem:")};
 }
 
-static uint64_t tmpfs_used(const char *path)
+// They may be parts of one, or in an image three.
+static uint64_t tmpfs_used(void)
 {
-	struct statvfs st;
-	return statvfs(path, &st) ? 0 : (st.f_blocks - st.f_bfree) * st.f_frsize;
+	static const char *const paths[] = {"/tmp", "/run", "/dev/shm"};
+	uint64_t sum = 0;
+	dev_t seen[countof(paths)] = {0};
+	for (size_t i = 0; i < countof(paths); i++) {
+		struct stat st;
+		struct statvfs fs;
+		bool again = false;
+		if (stat(paths[i], &st) || statvfs(paths[i], &fs))
+			continue;
+		for (size_t k = 0; k < i; k++)
+			again |= seen[k] == st.st_dev;
+		seen[i] = st.st_dev;
+		if (!again)
+			sum += (fs.f_blocks - fs.f_bfree) * fs.f_frsize;
+	}
+	return sum;
 }
 
 uint64_t tree_memory(uint64_t limit, pid_t *out_killed)
 {
 	struct procs ps = {0};
-	uint64_t sum = tmpfs_used("/tmp") + tmpfs_used("/run") + tmpfs_used("/dev/shm"), most = 0, shared = 0;
+	uint64_t sum = tmpfs_used(), most = 0, shared = 0;
 	pid_t largest = 0;
 	list_procs(&ps);
 	for (size_t i = 0; i < ps.n; i++) {

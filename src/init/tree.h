@@ -10,6 +10,7 @@
 
 void tree_signal(pid_t leader, const char *exec_id, int sig); // SIGKILL: until none is left
 size_t tree_count(pid_t but);				     // processes beside pid 1 and this one (0: none)
+bool tree_is_empty(void);					     // not even a zombie is there
 // Memory of all processes and of the private tmpfs mounts, in bytes; past limit (0 = none) the largest process is
 // killed, as the kernel would do for a cgroup.
 uint64_t tree_memory(uint64_t limit, pid_t *out_killed);

@@ -329,7 +329,7 @@ int contain_mold(struct contain *c, const int *trees, int n_trees, struct err *e
 	if (make_own(c, e) || limit_namespace(c, e) || open_network(c, e) || open_mask_sources(c, e) || open_root(c, e))
 		return -1;
 	rootfs_frame(c->host, &p);
-	if (apply(c, &p, e) || prepare_layer(c, trees, n_trees, e) || mount_seal(c->root, e))
+	if (apply(c, &p, e) || prepare_layer(c, trees, n_trees, e) || mount_seal(c->root, e) || caps_drop_bounding(0, e))
 		return -1;
 	if (prctl(PR_SET_DUMPABLE, 0))
 		return err_sys(e, "protect the mold");
@@ -344,7 +344,7 @@ int contain_enter(struct contain *c, struct err *e)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	c->root = fs_open(AT_FDCWD, "/", O_PATH | O_DIRECTORY, 0, e);
 	struct mount_env env = {c->root, -1, -1, true};
-	return c->root < 0 || plan_apply(&c->own, &env, e) ? -1 : caps_drop_bounding(0, e);
+	return c->root < 0 || plan_apply(&c->own, &env, e) ? -1 : 0;
 }
 
 // An image is the root itself: one overlay, under everything else. The root profile on the host's system has one too,

@@ -418,14 +418,17 @@ static int op_proc(const struct mount_op *op, const struct mount_env *env, struc
 	return tree < 0 ? err_sys(e, "mount proc") : mount_move(tree, target, e);
 }
 
-static int op_detach(const struct mount_op *op, const struct mount_env *env, struct err *e)
+// Flags are those of the mount it is a part of, but for what is said to be tighter.
+static int op_part(const struct mount_op *op, const struct mount_env *env, struct err *e)
 {
-	char path[32];
-	auto_fd int target = open_no_links(env->root, op->dst, O_DIRECTORY);
-	if (target < 0)
-		return err_sys(e, "detach %s", op->dst);
-	fd_path(target, path);
-	return syscall(SYS_umount2, path, MNT_DETACH_FLAG) ? err_sys(e, "detach %s", op->dst) : 0;
+	auto_fd int from = open_no_links(env->root, op->src, O_DIRECTORY);
+	if (from < 0)
+		return err_sys(e, "%s", op->src);
+	auto_fd int tree = mount_clone(from, "", false, e);
+	if (tree < 0 || (op->flags & MF_NOEXEC && restrict_mount(tree, op->flags, false, e)))
+		return err_wrap(e, "%s", op->src);
+	auto_fd int target = mount_target(env->root, op->dst, true, e);
+	return target < 0 ? -1 : mount_move(tree, target, e);
 }
 
 static int op_move(const struct mount_op *op, const struct mount_env *env, struct err *e)
@@ -463,7 +466,7 @@ int plan_apply(const struct plan *p, const struct mount_env *env, struct err *e)
 		[MOUNT_DIR] = op_make,	  [MOUNT_FILE] = op_make,   [MOUNT_LINK] = op_make,	[MOUNT_COPY] = op_copy,
 		[MOUNT_BIND] = op_bind,	  [MOUNT_NODE] = op_bind,   [MOUNT_TMPFS] = op_fs,	[MOUNT_PROC] = op_proc,
 		[MOUNT_DEVPTS] = op_fs,	  [MOUNT_MQUEUE] = op_fs,   [MOUNT_OVERLAY] = op_overlay, [MOUNT_MASK] = op_mask,
-		[MOUNT_RDONLY] = op_rdonly, [MOUNT_RESIZE] = op_resize, [MOUNT_DETACH] = op_detach, [MOUNT_MOVE] = op_move,
+		[MOUNT_RDONLY] = op_rdonly, [MOUNT_RESIZE] = op_resize, [MOUNT_PART] = op_part, [MOUNT_MOVE] = op_move,
 	};
 	for (size_t i = 0; i < p->n; i++)
 		if (apply[p->ops[i].kind](&p->ops[i], env, e))

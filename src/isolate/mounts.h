@@ -22,7 +22,7 @@ enum mount_kind {
 	MOUNT_MASK,    // nothing readable there: an empty file or directory over dst, which may be absent
 	MOUNT_RDONLY,  // make what is there read-only, if it is there
 	MOUNT_RESIZE,  // of a tmpfs that is there; data = options
-	MOUNT_DETACH,  // what is mounted there goes
+	MOUNT_PART,    // a directory of what is mounted there already (src, below the root) is seen at dst, too
 	MOUNT_MOVE,    // from src, below the root, to dst
 	MOUNT_KINDS,
 };

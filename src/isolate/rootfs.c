@@ -120,8 +120,26 @@ void rootfs_template(const struct rootfs_host *h, struct plan *p)
 }
 
 #define RUN_OPTIONS "mode=755,size=256m,nr_inodes=100k"
+#define OWN ".skep" // where the cell's identity is (identity() below)
 
-static void skeleton_kernel(struct plan *p)
+// One tmpfs for all that ends with the cell: each has a price, in time and more so in memory, that a directory has not.
+static void skeleton_scratch(struct plan *p)
+{
+	static const struct {
+		const char *src, *mode, *dst;
+		unsigned flags;
+	} parts[] = {
+		{OWN "/shm", "1777", "dev/shm", MF_WRITE | MF_NOEXEC}, {OWN "/tmp", "1777", "tmp", MF_WRITE},
+		{OWN "/run", "755", "run", MF_WRITE},		       {OWN "/id", "755", OWN, MF_WRITE}, // last: it covers the others
+	};
+	plan_add(p, MOUNT_TMPFS, NULL, OWN, "mode=755,size=2g,nr_inodes=400k", MF_WRITE);
+	for (size_t i = 0; i < countof(parts); i++)
+		plan_add(p, MOUNT_DIR, NULL, parts[i].src, parts[i].mode, 0);
+	for (size_t i = 0; i < countof(parts); i++)
+		plan_add(p, MOUNT_PART, parts[i].src, parts[i].dst, NULL, parts[i].flags);
+}
+
+static void skeleton_kernel(bool image, struct plan *p)
 {
 	plan_add(p, MOUNT_PROC, NULL, "proc", NULL, 0);
 	for (const char *const *m = proc_masked; *m; m++)
@@ -130,16 +148,14 @@ static void skeleton_kernel(struct plan *p)
 		plan_add(p, MOUNT_RDONLY, NULL, *r, NULL, 0);
 	plan_add(p, MOUNT_DEVPTS, NULL, "dev/pts", "newinstance,ptmxmode=0666,mode=0620", 0);
 	plan_add(p, MOUNT_MQUEUE, NULL, "dev/mqueue", NULL, 0);
-	plan_add(p, MOUNT_TMPFS, NULL, "dev/shm", "mode=1777,size=1g,nr_inodes=100k", MF_WRITE | MF_NOEXEC);
-	plan_add(p, MOUNT_TMPFS, NULL, "tmp", "mode=1777,size=1g,nr_inodes=400k", MF_WRITE);
-	plan_add(p, MOUNT_TMPFS, NULL, "run", RUN_OPTIONS, MF_WRITE);
+	if (image) { // it has its identity in its own /etc, and no place for ours
+		plan_add(p, MOUNT_TMPFS, NULL, "dev/shm", "mode=1777,size=1g,nr_inodes=100k", MF_WRITE | MF_NOEXEC);
+		plan_add(p, MOUNT_TMPFS, NULL, "tmp", "mode=1777,size=1g,nr_inodes=400k", MF_WRITE);
+		plan_add(p, MOUNT_TMPFS, NULL, "run", RUN_OPTIONS, MF_WRITE);
+	} else {
+		skeleton_scratch(p);
+	}
 	plan_add(p, MOUNT_DIR, NULL, "run/lock", "1777", 0);
-}
-
-// Of the cell's identity (identity() below); an image has it in its own /etc.
-static void skeleton_identity(struct plan *p)
-{
-	plan_add(p, MOUNT_TMPFS, NULL, ".skep", "mode=755,size=16m,nr_inodes=64", MF_WRITE);
 }
 
 void rootfs_system(const struct rootfs_host *h, enum profile profile, bool image, struct plan *p)
@@ -165,24 +181,25 @@ void rootfs_system(const struct rootfs_host *h, enum profile profile, bool image
 	static const char *const usual[] = {"home", "srv", "mnt", "media", NULL};
 	for (const char *const *d = usual; *d && !image; d++)
 		plan_add(p, MOUNT_DIR, NULL, *d, "755", 0);
+	// A new /proc may be mounted only where a whole one is seen already. In a mold the host's is gone: below that of every
+	// cell lies one without processes.
+	auto_free char *proc = xasprintf("%s/proc", h->template);
+	if (!image)
+		plan_add(p, MOUNT_BIND, proc, "proc", NULL, MF_NOEXEC);
 	plan_add(p, MOUNT_BIND, dev, "dev", NULL, MF_DEV);
 }
 
 void rootfs_kernel(bool image, struct plan *p)
 {
-	skeleton_kernel(p);
-	if (!image)
-		skeleton_identity(p);
+	skeleton_kernel(image, p);
 }
 
 void rootfs_frame(const struct rootfs_host *h, struct plan *p)
 {
-	static const char *const points[] = {"proc", "tmp", "run", ".skep", NULL};
+	static const char *const points[] = {"tmp", "run", OWN, NULL};
 	rootfs_system(h, PROFILE_USER, false, p);
 	for (const char *const *d = points; *d; d++)
 		plan_add(p, MOUNT_DIR, NULL, *d, "755", 0);
-	// A new /proc may be mounted only where one is seen already: the mold keeps the host's, and a cell lets it go.
-	plan_add(p, MOUNT_BIND, "/proc", ".skep", NULL, MF_WRITE | MF_NOEXEC);
 }
 
 // Below what each cell mounts for itself.
@@ -203,11 +220,9 @@ bool rootfs_can_mold(const struct cell_spec *place)
 
 void rootfs_own(const struct cell_spec *place, struct plan *p)
 {
-	skeleton_kernel(p);
+	skeleton_kernel(false, p);
 	if (is_below_own(place->ws_path))
 		plan_add(p, MOUNT_MOVE, WAITING_PLACE, place->ws_path + 1, NULL, 0);
-	plan_add(p, MOUNT_DETACH, NULL, ".skep", NULL, 0);
-	skeleton_identity(p);
 }
 
 // --- with the spec ---
@@ -354,7 +369,7 @@ static void system_overlays(const struct rootfs_host *h, const struct cell_spec 
 static void small_tmpfs(const struct cell_spec *s, struct plan *p)
 {
 	uint64_t half = s->limits.memory / 2;
-	if (!s->limits.memory || half >= LIMIT_TMP)
+	if (!s->limits.memory || half >= (s->image ? LIMIT_TMP / 2 : LIMIT_TMP)) // which in an image is one each
 		return;
 	auto_free char *size = xasprintf("size=%llu,nr_inodes=100k", (unsigned long long)half);
 	plan_add(p, MOUNT_RESIZE, NULL, "tmp", size, 0);

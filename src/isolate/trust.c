@@ -46,6 +46,12 @@ void trust_scan(struct trust_host *t)
 	jks_init(&t->store, buf_cstr(&t->bundle));
 }
 
+void trust_share(struct trust_host *t)
+{
+	t->bundle.p = mem_share(t->bundle.p, t->bundle.n ? t->bundle.n + 1 : 0);
+	t->store.bytes.p = mem_share(t->store.bytes.p, t->store.bytes.n ? t->store.bytes.n + 1 : 0);
+}
+
 void trust_done(struct trust_host *t)
 {
 	buf_done(&t->bundle);

@@ -22,6 +22,8 @@ struct trust_host {
 
 void trust_scan(struct trust_host *t); // once, by the nursery
 void trust_done(struct trust_host *t);
+// Every process of every cell has its bytes, and few ever look: from now on forks are not charged for them. No trust_done.
+void trust_share(struct trust_host *t);
 void trust_template(
 	struct plan *p); // links of browsers' policy files, which lead nowhere while there is no certificate
 

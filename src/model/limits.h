@@ -21,7 +21,7 @@ struct limits {
 		.nofile = 4096, .output_cap = 64ULL << 20, .event_rate = 2000,            \
 	})
 
-#define LIMIT_TMP (1ULL << 30)		// /tmp, /run and /dev/shm: each at most this, and at most half of memory
+#define LIMIT_TMP (2ULL << 30)		// /tmp, /run and /dev/shm together; and at most half of memory
 #define LIMIT_HOST_RESERVE (512ULL << 20) // free space on the host that no cell may eat into
 #define LIMIT_REQUEST_BODY (8u << 20)
 #define LIMIT_ARGV (2u << 20)		// bytes of arguments and environment, as the kernel's own

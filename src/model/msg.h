@@ -48,7 +48,7 @@ enum msg_type {
 	M_UP,	   // u32 pid of skep-cell, u64 start time, u8 paused, isolation, u64 journal seq, str journal head hash
 	M_STARTED, // str exec id, u32 pid inside   (also sent for each running exec after a HELLO)
 	M_EXITED,  // str exec id, exec_result      (also sent for each remembered exec after a HELLO)
-	M_GONE,	   // str reason ("stopped", "exec ended", "expired", "idle", "died: ..."), u32 pending changes (-1 = not looked), u8 removed (the layer was renamed to .gone-ID beside it), u64 journal seq, str head hash
+	M_GONE,	   // stream 1: it may be a slot once more, M_AGAIN tells; str reason ("stopped", "exec ended", "expired", "idle", "died: ..."), u32 pending changes (-1 = not looked), u8 removed (the layer was renamed to .gone-ID beside it), u64 journal seq, str head hash
 	M_HIT,	   // K and C: str limit, str message: a limit was hit and what to do about it
 	M_PAUSED,  // u8 paused: by limit or by request
 	M_PENDING, // u32 changed paths, some time after an exec ended
@@ -56,12 +56,12 @@ enum msg_type {
 	// C and I: streams of one exec (C: the ticket's exec, frame.id 0; I: frame.id = exec number)
 	M_DATA,	   // stream in the header; C: u64 offset then bytes; I: bytes
 	M_CREDIT,  // stream in the header; u64 absolute offset that may be reached; to C also u64 bytes of stdin received so far
-	M_EOF,	   // stream in the header; towards init on 1 or 2: nobody reads it any more
+	M_EOF,	   // inwards, stream in the header; 1 or 2: nobody reads it any more
 	M_GAP,	   // C, stream in the header: u64 from, u64 to: bytes not kept
 	M_WINSIZE, // u32 rows, u32 cols
 	M_SIGNAL,  // u32 signal, to the exec's tree
 	M_SUSPENDED, // the foreground job of the terminal stopped (^Z); M_SIGNAL SIGCONT goes on
-	M_EXIT,	   // exec_result; I: u32 wait status, or u32 -1 and u32 errno, str what
+	M_EXIT,	   // exec_result; I: stream 1: the cell ends with it, M_CHANGES follows; u32 wait status, or u32 -1 and u32 errno, str what
 	M_CHANGES, // I: u32 count, strv as for C, u32 files changed since the walk before beyond those told, u32 n, n x (u8 kind, u8 as
 		   // the base again, u8 executable, str path, bytes SHA-256 before, after; empty: none). C, after M_EXIT where the cell ends with it: u32 count, strv "A path" | "M path" | "D path"
 	M_DONE,	   // C, last: u8 sandbox removed
@@ -71,7 +71,7 @@ enum msg_type {
 	M_MOUNT,   // + fd: a detached mount, in the order of the plan's needs
 	M_FREEZE,  // u8 on: stop or continue everything by signals -> M_FREEZE u8 done (0: something would not stop; all goes on)
 	M_END,	   // u32 grace ms, u8 walk: end every process, send M_CHANGES (with walk, and if it could be made), exit
-	M_CLONE,   // to a mold: + fd: the channel of the process to clone -> M_OK u32 pid, + fd: pidfd | M_ERR
+	M_CLONE,   // to a mold: stream 1: its sockets are known; + fd: the channel of the process to clone -> M_OK u32 pid, + fd: pidfd | M_ERR
 	M_FIT,	   // to a mold: has anything moved in its network? -> M_OK | M_ERR
 	M_WALK,	   // u8 first in this cell: what is older than it is no news: look what changed, beside the work -> M_CHANGES with id 1
 	M_USAGE,   // u64 memory limit (0 = only look) -> M_USAGE u64 bytes used, u32 pid of the process killed for it or 0, u32 processes
@@ -96,6 +96,8 @@ enum msg_type {
 	// G, K and C, from the gate outwards and back
 	M_ASK,	   // id; str host, u32 port, str method, str path: a connection is held until somebody answers
 	M_ANSWER,  // id; u8 verdict, u8 scope
+	// K: cell -> skepd
+	M_AGAIN,   // after M_GONE: a slot for the same place, waits for M_SPEC. What skepd sent before it heard of the end is not answered
 };
 
 enum gate_socket { GATE_TCP, GATE_DNS_UDP, GATE_DNS_TCP, GATE_AGENT, GATE_SOCKETS };

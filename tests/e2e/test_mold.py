@@ -103,3 +103,60 @@ def test_a_replaced_project_is_noticed(home, skep):
     with open(f"{home.dir}/new", "w") as f:
         f.write("new\n")
     assert [skep("run", "--", "cat", "new").ok().line for _ in range(8)] == ["new"] * 8
+
+
+# -- a supervisor has several cells, one after the other (src/cell/again.c) -------------------------------------------
+
+
+def slots(home):
+    """Supervisors that wait for a sandbox, by the names of their sockets: seat and pid."""
+    return {n for n in os.listdir(f"{home.skep_home}/run/cells") if n.startswith(".slot-")}
+
+
+def open_files(slot):
+    return len(os.listdir(f"/proc/{slot.rpartition('-')[2]}/fd"))
+
+
+def settled_slots(home, skep):
+    """The pool when nothing is on its way to it any more."""
+    runs(skep, 6, "true")
+    seen = [set()]
+
+    def same():
+        seen.append(slots(home))
+        time.sleep(0.2)
+        return len(seen[-1]) >= 4 and seen[-1] == seen[-2]
+
+    wait_for(same, 20, 0.1)
+    return seen[-1]
+
+
+def test_a_supervisor_takes_the_next_cell(home, skep):
+    before = settled_slots(home, skep)
+    runs(skep, 2 * len(before), "true")  # what every one has after its first cell: a listener, a lock
+    wait_for(lambda: before <= slots(home), 10, 0.05)
+    if os.geteuid():  # supervisors show nobody else what they have open
+        return
+    files = {s: open_files(s) for s in before}
+    runs(skep, 3 * len(before), "true")
+    wait_for(lambda: before <= slots(home), 10, 0.05)
+    wait_for(lambda: all(open_files(s) <= files[s] for s in before), 10, 0.05)
+
+
+@pytest.mark.parametrize("what", ("mount -t tmpfs x /mnt", "touch here", "getent hosts nowhere.test", "ulimit -n 9000"))
+def test_not_after_more_than_a_plain_command(home, skep, what):
+    before = settled_slots(home, skep)
+    skep("run", "--", "sh", "-c", f"{what} 2>/dev/null; true").ok()
+    if what.startswith("ulimit"):  # asked for in vain, seen by nobody: as plain as any
+        wait_for(lambda: before <= slots(home), 10, 0.05)
+    else:
+        wait_for(lambda: not before <= slots(home), 10, 0.05)
+
+
+def test_killed_while_it_waits_again(home, skep):
+    before = settled_slots(home, skep)
+    for s in before:
+        os.kill(int(s.rpartition("-")[2]), signal.SIGKILL)
+    wait_for(lambda: not before & slots(home) or all(proc_state(int(s.rpartition("-")[2])) in (None, "Z") for s in before), 10, 0.05)
+    time.sleep(0.2)
+    assert skep("run", "--", "echo", "next").ok().line == "next"

@@ -189,8 +189,8 @@ static int tear_down(void **state)
 {
 	struct err e;
 	(void)state;
-	gate_end(&gate);
-	gate_end(&gate);
+	gate_end(&gate, &(struct net_sockets){0});
+	gate_end(&gate, &(struct net_sockets){0});
 	run_loop(100); // the child is reaped from there
 	journal_close(&cell.journal);
 	close_fd(&cell.sandbox_dir);
@@ -274,7 +274,7 @@ static void test_starts_when_asked(void **state)
 	assert_true(happens("limited.test"));
 	assert_true(happens("no.test")); // nobody is attached: the question was answered at once
 	assert_true(happens("\"verdict\":\"deny\""));
-	gate_end(&gate);
+	gate_end(&gate, &(struct net_sockets){0});
 	const char *text = journal_text(&b);
 	assert_non_null(strstr(text, "last.test")); // what it says at its end still counts
 	assert_null(strstr(text, "forged.test"));
