@@ -15,6 +15,7 @@
 #include <string.h>
 
 #define READ_MS 1000 // for the client that was promised the output of a setup that failed
+#define IDLE_MS 60000 // then a cell whose daemon went away over it ends by itself
 #define TAIL_BYTES 2000 // of what a failed setup wrote last
 
 typedef void (*prepared)(struct task *t, const struct err *e);
@@ -354,7 +355,8 @@ static int make_row(const struct setup_run *r, const struct box *of, struct sand
 		return err_set(e, ERR_BUG, "the setup's sandbox could not be described");
 	s->lowers = strv_copy(of->row.lowers);
 	s->n_base = of->row.n_base;
-	s->timeout_ms = s->ttl_ms = s->idle_ms = 0;
+	s->timeout_ms = s->ttl_ms = 0;
+	s->idle_ms = IDLE_MS;
 	s->auto_snapshot = s->lease = false;
 	strv_free(s->env);
 	s->env = s->project.env ? strv_copy(s->project.env) : xcalloc(1, sizeof *s->env);
