@@ -6,6 +6,7 @@
 #include "base/fault.h"
 #include "base/mem.h"
 #include "cell/cell_int.h"
+#include "cell/changed.h"
 #include "model/msg.h"
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +43,7 @@ static void forget(struct cell *c)
 	strv_free(c->changed);
 	free(c->gone_reason);
 	free(c->ending_layer);
+	changed_forget();
 	loop_done(&c->loop);
 }
 

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/jsonw.h"
 #include "base/mem.h"
+#include <stdlib.h>
 #include <string.h>
 
 #define TOLD 4096u     // places for what was recorded last of a path; two paths may share one, then one is told twice
@@ -16,7 +17,7 @@ static struct {
 	} *told;
 	uint64_t window_ms, asked_ms, from_ms; // from_ms: the walk before
 	uint32_t recorded, more;
-} files; // one process, one cell
+} files; // one process, one cell at a time
 
 static uint64_t fold(uint64_t h, const void *p, size_t n)
 {
@@ -170,4 +171,10 @@ void changed_walk(struct cell *c, struct wire *w)
 	record_more(c, more, files.from_ms, to);
 	files.from_ms = to;
 	files.asked_ms = 0;
+}
+
+void changed_forget(void)
+{
+	free(files.told);
+	memset(&files, 0, sizeof files);
 }

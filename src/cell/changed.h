@@ -9,3 +9,4 @@ void changed_walk(struct cell *c, struct wire *w); // the rest of M_CHANGES, beh
 void changed_asked(struct cell *c);		    // a walk begins
 void changed_live(struct cell *c, const struct live_state *s);
 void changed_flush(struct cell *c); // how many were not recorded one by one
+void changed_forget(void); // the next cell of this process starts anew
