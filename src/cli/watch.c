@@ -191,7 +191,8 @@ static int on_record(struct watch *w, const struct live_record *r, struct err *e
 
 static int show_past(struct watch *w, const json_t *ev)
 {
-	static const char *const members[] = {"path", "path_b64", "kind", "before", "after", "as_base", "exec", "execs", "count", "argv", "status"};
+	static const char *const members[] = {"path", "path_b64", "kind",  "before", "after",	"executable", "as_base",
+					      "exec", "execs",	  "count", "argv",   "status"};
 	auto_buf struct buf b = BUF_INIT(1 << 20);
 	struct jsonw j = {.b = &b};
 	const char *type = json_str(ev, "type");

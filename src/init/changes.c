@@ -80,7 +80,8 @@ int changes_walk(const struct changes_of *of, struct known *known, struct buf *a
 	struct walk w = {.events = BUF_INIT(1 << 20), .news = news};
 	struct stack s;
 	struct err e;
-	struct known_look l = {.known = known, .fn = note, .ctx = &w, .hide = of->hide, .all = true, .hash_bytes = HASH_BYTES, .hash_files = LIMIT_FILES_RECORDED};
+	struct known_look l = {.known = known, .fn = note, .ctx = &w, .hide = of->hide, .all = true,
+			       .hash_bytes = HASH_BYTES, .hash_files = LIMIT_FILES_RECORDED};
 	auto_fd int ws = changes_stack(of, &s);
 	int rc = ws < 0 ? -1 : known_walk(&s, "", true, &l, &e);
 	if (!rc) {

@@ -234,7 +234,8 @@ static bool is_filled(const struct stack *s, const char *path)
 
 static void tell_gone(struct known_look *l, const struct stack *s, const struct known_entry *e)
 {
-	struct known_event ev = {.kind = e->kind == 'A' ? 'D' : e->kind == 'D' ? 'A' : 'M', .base = true, .learned = true, .path = e->path, .has_before = e->hashed};
+	struct known_event ev = {.base = true, .learned = true, .path = e->path, .has_before = e->hashed};
+	ev.kind = e->kind == 'A' ? 'D' : e->kind == 'D' ? 'A' : 'M';
 	memcpy(ev.before, e->sha, sizeof ev.before);
 	if (!is_filled(s, e->path))
 		l->fn(l->ctx, &ev);

@@ -147,7 +147,8 @@ static void on_event(void *ctx, const struct known_event *ev)
 	struct watching *w = ctx;
 	auto_buf struct buf content = BUF_INIT(LIVE_CONTENT + 1);
 	const struct stack_change *c = ev->change;
-	struct live_state s = {.type = 'C', .kind = ev->kind, .base = ev->base, .what = 'x', .path = ev->path, .has_before = ev->has_before, .has_after = ev->has_after};
+	struct live_state s = {.type = 'C', .kind = ev->kind, .base = ev->base, .what = 'x', .path = ev->path,
+			       .has_before = ev->has_before, .has_after = ev->has_after};
 	if (!ev->kind) {
 		if (w->starting)
 			put_before(w, ev);
@@ -173,7 +174,8 @@ static void on_event(void *ctx, const struct known_event *ev)
 
 static void look(struct watching *w, const char *at, bool tree)
 {
-	struct known_look l = {.known = &w->known, .fn = on_event, .ctx = w, .hide = w->hide, .all = w->starting, .hash_bytes = HASH_BYTES, .hash_files = UINT32_MAX};
+	struct known_look l = {.known = &w->known, .fn = on_event, .ctx = w, .hide = w->hide, .all = w->starting,
+			       .hash_bytes = HASH_BYTES, .hash_files = UINT32_MAX};
 	if (!w->failed && known_walk(&w->stack, at, tree, &l, &w->e))
 		w->failed = true;
 }

@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #define DEPTH_MAX 200
+#define WATCHES_MAX 16384    // they count against the user's own on the host
+#define NUMBERS_MAX (1 << 20) // the kernel gives no number twice: then all over again
 #define IN_LAYER (IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_ATTRIB | IN_ONLYDIR | IN_DONT_FOLLOW)
 #define INSIDE (IN_MODIFY | IN_CLOSE_WRITE | IN_ATTRIB | IN_ONLYDIR | IN_DONT_FOLLOW | IN_EXCL_UNLINK)
 
@@ -24,13 +26,24 @@ static void remember(struct dirs *d, int wd, const char *rel)
 		memset(d->path + d->n_paths, 0, (size_t)(n - d->n_paths) * sizeof *d->path);
 		d->n_paths = n;
 	}
+	d->n_watches += !d->path[wd];
 	free(d->path[wd]);
 	d->path[wd] = xstrdup(rel);
 }
 
+static void forget(struct dirs *d, int wd)
+{
+	d->n_watches -= d->path[wd] != NULL;
+	free(d->path[wd]);
+	d->path[wd] = NULL;
+}
+
 static void add(struct dirs *d, const char *path, const char *rel, uint32_t mask)
 {
-	int wd = inotify_add_watch(d->fd, path, mask);
+	int wd = -1;
+	errno = ENOSPC;
+	if (d->n_watches < WATCHES_MAX)
+		wd = inotify_add_watch(d->fd, path, mask);
 	if (wd >= 0)
 		remember(d, wd, rel);
 	else if (errno != ENOENT && errno != ENOTDIR && errno != EACCES)
@@ -66,9 +79,28 @@ static void forget_tree(struct dirs *d, const char *rel)
 	for (int wd = 0; wd < d->n_paths; wd++)
 		if (d->path[wd] && !strncmp(d->path[wd], rel, n) && (!d->path[wd][n] || d->path[wd][n] == '/')) {
 			inotify_rm_watch(d->fd, wd);
-			free(d->path[wd]);
-			d->path[wd] = NULL;
+			forget(d, wd);
 		}
+}
+
+static void begin(struct dirs *d)
+{
+	d->fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	d->blind = d->fd < 0;
+	if (d->fd >= 0)
+		add_tree(d, "", 0);
+}
+
+static void begin_again(struct dirs *d)
+{
+	close(d->fd);
+	for (int wd = 0; wd < d->n_paths; wd++)
+		forget(d, wd);
+	free(d->path);
+	d->path = NULL;
+	d->n_paths = 0;
+	begin(d);
+	d->all = true;
 }
 
 int dirs_open(struct dirs *d, int top, const char *ws, struct err *e)
@@ -76,10 +108,7 @@ int dirs_open(struct dirs *d, int top, const char *ws, struct err *e)
 	*d = (struct dirs){.top = top, .ws = ws};
 	if (fchdir(top)) // the layer has no path here
 		return err_sys(e, "enter the writable layer");
-	d->fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-	d->blind = d->fd < 0;
-	if (d->fd >= 0)
-		add_tree(d, "", 0);
+	begin(d);
 	return 0;
 }
 
@@ -105,8 +134,7 @@ static void on_news(struct dirs *d, const struct inotify_event *ev)
 	if (!dir)
 		return;
 	if (ev->mask & IN_IGNORED) {
-		free(d->path[ev->wd]);
-		d->path[ev->wd] = NULL;
+		forget(d, ev->wd);
 		return;
 	}
 	if (!ev->len || !ev->name[0] || !strcmp(ev->name, ".git"))
@@ -131,6 +159,8 @@ void dirs_read(struct dirs *d)
 			on_news(d, ev);
 			at += (ssize_t)(sizeof *ev + ev->len);
 		}
+	if (d->n_paths > NUMBERS_MAX)
+		begin_again(d);
 }
 
 void dirs_clean(struct dirs *d)

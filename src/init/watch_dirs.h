@@ -18,7 +18,7 @@ struct dirs {
 	int fd, top;
 	const char *ws;
 	char **path; // by watch number; NULL: none
-	int n_paths;
+	int n_paths, n_watches;
 	bool blind; // not every directory is watched: the kernel allows no more
 	struct dirty dirty[DIRTY_MAX];
 	size_t n_dirty;
