@@ -56,9 +56,30 @@ static void drop_first(struct box *b)
 	free(l);
 }
 
+// An event on its way to a cell, which may just be ending.
+struct sent {
+	struct engine *g;
+	char box[ID_SIZE];
+	char *type, *body;
+};
+
+static void on_taken(void *ctx, const struct err *e)
+{
+	struct sent *s = ctx;
+	struct box *b = e ? box_by_id(s->g, s->box) : NULL;
+	if (b)
+		keep_for_later(b, s->type, s->body);
+	free(s->type);
+	free(s->body);
+	free(s);
+}
+
 static void to_cell(struct box *b, const char *type, const char *body)
 {
-	b->g->backend->ops->event(b->cell, type, "skepd", body, (struct reply){NULL, NULL});
+	struct sent *s = xcalloc(1, sizeof *s);
+	*s = (struct sent){.g = b->g, .type = xstrdup(type), .body = xstrdup(body)};
+	memcpy(s->box, b->row.id, sizeof s->box);
+	b->g->backend->ops->event(b->cell, type, "skepd", body, (struct reply){on_taken, s});
 }
 
 void record_late_flush(struct box *b)
