@@ -85,8 +85,8 @@ static uint64_t count(const struct shares *s, size_t who, size_t most)
 
 static void add_time(struct table *t, const struct job *j)
 {
-	auto_free char *s = j->exec ? xasprintf("%llu.%llu s", (unsigned long long)(j->ms / 1000), (unsigned long long)(j->ms % 1000 / 100)) : NULL;
-	table_add(t, s ? s : "-");
+	auto_free char *s = xasprintf("%llu.%llu s", (unsigned long long)(j->ms / 1000), (unsigned long long)(j->ms % 1000 / 100));
+	table_add(t, j->exec ? s : "-");
 }
 
 static void row(struct table *t, const struct contender *c, size_t at, bool rank, const struct shares *s)
@@ -132,7 +132,8 @@ static void put_path(struct buf *b, struct contender *v, size_t n, const struct 
 
 int compare_print(struct contender *v, size_t n, bool rank)
 {
-	static const char *const heads[] = {"RANK", "EXIT", "TIME", "SANDBOX", "TEST", "TEST TIME", "FILES", "LINES", "RISKS", "CONFLICTS", "SHARED", "OWN"};
+	static const char *const heads[] = {"RANK",  "EXIT",  "TIME",  "SANDBOX",	 "TEST",   "TEST TIME",
+					    "FILES", "LINES", "RISKS", "CONFLICTS", "SHARED", "OWN"};
 	size_t skip = rank ? 0 : 3;
 	auto_buf struct buf b = BUF_INIT(HTTP_BODY_MAX);
 	struct table t = {.n_cols = (int)(countof(heads) - skip)};

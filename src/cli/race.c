@@ -65,7 +65,11 @@ static int start_all(struct race *r, char *const *argv, struct err *e)
 
 static const char *phase(const struct contender *c)
 {
-	return !c->run.ended ? "runs" : c->fork ? "is tested" : !c->has_test ? c->run.status ? "failed" : "done" : c->passed ? "passed" : "failed the test";
+	if (!c->run.ended || c->fork)
+		return c->fork ? "is tested" : "runs";
+	if (!c->has_test)
+		return c->run.status ? "failed" : "done";
+	return c->passed ? "passed" : "failed the test";
 }
 
 // One line each, drawn over the last ones on a terminal.
@@ -79,7 +83,8 @@ static void draw(struct race *r)
 	for (size_t i = 0; i < r->n; i++) {
 		const struct contender *c = &r->v[i];
 		uint64_t ms = c->run.ms + c->test.ms;
-		buf_fmt(&b, "\r\033[K%zu  %s  %s  %llu.%llu s\n", i + 1, c->id, phase(c), (unsigned long long)(ms / 1000), (unsigned long long)(ms % 1000 / 100));
+		buf_fmt(&b, "\r\033[K%zu  %s  %s  %llu.%llu s\n", i + 1, c->id, phase(c), (unsigned long long)(ms / 1000),
+			(unsigned long long)(ms % 1000 / 100));
 	}
 	r->drawn = true;
 	out_stderr(&b);
@@ -192,7 +197,8 @@ static int race_run(const struct call *c)
 {
 	const struct race_opts *o = c->opts;
 	struct err e;
-	struct race r = {.a = API_CLOSED, .n = o->count == OPT_UNSET ? RUNNERS : (size_t)o->count, .test = o->test, .terminal = isatty(STDERR_FILENO)};
+	struct race r = {.a = API_CLOSED, .test = o->test, .terminal = isatty(STDERR_FILENO)};
+	r.n = o->count == OPT_UNSET ? RUNNERS : (size_t)o->count;
 	if (!r.n || r.n > RUNNERS_MAX || (o->keep && o->rm_losers)) {
 		err_set(&e, ERR_INVALID, o->keep && o->rm_losers ? "--keep and --rm-losers exclude each other" : "-n takes 1 to 64");
 		return out_usage(c, &e);

@@ -5,8 +5,8 @@
 
 #include "base/mem.h"
 
-// $1 commit it began with ("" = none), $2 ref, $3 message, $4 commit that needs not be in it. Without commits of its own one is made of the files as they are, beside the
-// sandbox's own index and branch.
+// $1 commit it began with ("" = none), $2 ref, $3 message, $4 commit that needs not be in it. Without commits of its own one
+// is made of the files as they are, beside the sandbox's own index and branch.
 static const char script[] =
 	"set -e\n"
 	"git rev-parse --git-dir >/dev/null 2>&1 || { echo 'the workspace is no git repository' >&2; exit 1; }\n"

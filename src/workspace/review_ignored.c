@@ -7,6 +7,8 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "workspace/repo_git.h"
+#include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/wait.h>
 
@@ -16,12 +18,22 @@ static bool may_be_ignored(const struct change *c)
 	return c->kind == CHANGE_DIR || c->p.type == SIDE_NONE || c->implied;
 }
 
+// git gives up on all of them for one that lies behind a symbolic link, which a sandbox can have put there by an apply.
+static bool is_behind_link(const struct review *r, const char *path)
+{
+	struct err e = {0};
+	const char *slash = strrchr(path, '/');
+	auto_free char *dir = slash ? xstrndup(path, (size_t)(slash - path)) : NULL;
+	auto_fd int fd = dir ? fs_open_beneath(r->root, dir, O_PATH | O_DIRECTORY | O_NOFOLLOW, 0, &e) : -1;
+	return dir && fd < 0 && e.sys != ENOENT;
+}
+
 static size_t candidates(const struct review *r, struct buf *out)
 {
 	size_t n = 0;
 	for (size_t i = 0; i < r->n; i++) {
 		const struct change *c = r->v[i];
-		if (!may_be_ignored(c))
+		if (!may_be_ignored(c) || is_behind_link(r, c->path))
 			continue;
 		buf_fmt(out, "%s%s", c->path, c->kind == CHANGE_DIR ? "/" : "");
 		buf_byte(out, 0);

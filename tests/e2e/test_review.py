@@ -54,6 +54,7 @@ def test_diff_apply_undo_dismiss(home):
     assert b.diff() == b"" and b.tree() == before
     assert home.show(b.id)["pending"] in (0, None, {}) or home.skep("rm", b.id).ok()
 
+    wait_for(lambda: len(b.events()) >= 4, why="the last event, which an ending cell did not take")
     seen = [(e["type"], e.get("who")) for e in b.events()]
     assert [t for t, _ in seen] == ["review.applied", "review.undone", "review.dismissed", "review.dismissed"], seen
     applied = b.events("review.applied")[0]
@@ -299,30 +300,32 @@ def test_forks_have_the_base_of_their_origin(home):
     b = Box(home)
     b.sh("sed -i 's/^line 50$/fifty/' a.txt x.ign; sed -i s/four/4/ dirty.txt")
     home.skep("snapshot", b.id, "kept").ok()
+    wait_for(lambda: home.show(b.id)["base"]["state"] == "pinned", why="what is not committed to be recorded")
     f = Box(home, sid=home.skep("fork", b.id).ok().line)
     # the host moves on: none of this is a change of the fork
     put(d, "a.txt", NUMBERS.replace("line 1\n", "host 1\n"))
     put(d, "x.ign", NUMBERS.replace("line 1\n", "host 1\n"))
     put(d, "dirty.txt", "ONE\ntwo\nthree\nfour\n")
     for box in (f, b):
-        patch = box.diff()
+        patch = box.diff("--ignored")
         assert patch.count(b"\n+fifty\n") == 1 and b"\n+4\n" in patch, patch
         assert b"-ONE" not in patch and b"-host 1" not in patch, patch
         assert b"x.ign: conflict" in patch, "nobody knows what an ignored file was: it is said, not taken back"
     f.apply("a.txt").ok()
     assert "a.txt" not in f.status() and "a.txt" not in b.status(), "the host has it now"
     home.skep("rm", "--force", b.id).ok()
-    assert set(f.status()) == {"dirty.txt", "x.ign"}, "a fork outlives its origin"
+    assert set(f.status()) == {"dirty.txt"}, "a fork outlives its origin"
     n = Box(home, "--from", "kept")
-    assert set(n.status()) == {"dirty.txt", "x.ign"} and b"-host 1" not in n.diff(), "and so does a snapshot"
+    assert set(n.status()) == {"dirty.txt"} and b"-host 1" not in n.diff("--ignored"), "and so does a snapshot"
     home.skep("snapshot", "rm", "kept").ok()
     g = Box(home, sid=home.skep("fork", f.id).ok().line)
     home.skep("rm", "--force", f.id).ok()
-    assert set(g.status()) == {"dirty.txt", "x.ign"}
-    g.apply("--conflicts", "skip").ok()
+    assert set(g.status()) == {"dirty.txt"}
+    g.apply().ok()
     assert read(f"{d}/dirty.txt") == b"ONE\ntwo\nthree\n4\n"
-    assert set(n.status()) == {"x.ign"}
-    assert f"\n" not in home.skep("undo", g.id).ok().line and read(f"{d}/dirty.txt") == b"ONE\ntwo\nthree\nfour\n"
+    assert n.status() == {}
+    home.skep("undo", g.id).ok()
+    assert read(f"{d}/dirty.txt") == b"ONE\ntwo\nthree\nfour\n"
 
 
 def test_other_bases(home):
@@ -442,7 +445,7 @@ def test_hostile_bundles(home):
         r = home.skep("exec", "-e", "PATH=/tmp:/usr/bin:/bin", b.id, "--", "sh", "-c", "git bundle create --quiet - refs/heads/main ^x | head -c 20")
         assert r.rc == 0
         r = export_with(home, b, "/tmp")
-        print(what, r.rc, r.err)
+        assert "sandbox is no" in r.err, (what, r.err)
         assert r.rc in (1, 4), (what, r.rc, r.out, r.err)
         assert git("for-each-ref", cwd=d) == tips, what
         assert git("fsck", "--strict", cwd=d) == b"", what
@@ -588,7 +591,7 @@ def test_round_trip_of_real_repositories(home, kind):
     ids = b.hunks()
     random.Random(seed).shuffle(ids)
     n = 1 if SOAK else (len(ids) + 7) // 8  # one by one, or a few at a time
-    while ids:
-        some, ids = ids[:n], ids[n:]
+    while left := b.hunks():  # what is left of a rename may have other ids than the whole of it had
+        some = [h for h in ids if h in left][:n] or left[:n]
         b.apply("--accept-risk", *[w for h in some for w in ("--hunk", h)]).ok()
     assert files(home.dir) == inside and b.json()["changes"] == []
