@@ -83,9 +83,15 @@ void record_unheard(struct box *b)
 			log_line(LOG_ERROR, "sandbox=%s event %s lost: %s", b->row.id, b->sent->type, e.msg);
 }
 
+// A maintenance cell ends with its job, at any moment: what it is told then would be lost.
+static bool cell_listens(const struct box *b)
+{
+	return b->up && !b->maintenance;
+}
+
 void record_late_flush(struct box *b)
 {
-	while (b->late) {
+	while (b->late && !b->maintenance) {
 		to_cell(b, b->late->type, b->late->body);
 		drop_first(&b->late);
 	}
@@ -95,8 +101,12 @@ static void on_late(struct timer *t)
 {
 	struct box *b = container_of(t, struct box, late_timer);
 	struct err e;
-	if (b->up)
+	if (cell_listens(b))
 		record_late_flush(b);
+	if (b->late && b->cell) { // it holds the journal; soon it is gone
+		timer_set(b->g->loop, &b->late_timer, LATE_MS);
+		return;
+	}
 	while (b->late && !append(b, b->late->type, b->late->body, &e)) {
 		drop_first(&b->late);
 		b->late_tries = 0;
@@ -124,7 +134,7 @@ void record_forget(struct box *b)
 void record(struct box *b, const char *type, const char *body)
 {
 	struct err e;
-	if (b->up) {
+	if (cell_listens(b)) {
 		to_cell(b, type, body);
 		return;
 	}
