@@ -109,6 +109,7 @@ class World:
         self.before = Leftovers(self)
         self.started = []  # processes a test started by itself, to be reaped
         self.lent = False
+        self.looked = {}
         self.seen = {}  # (pid, start) -> name, of every process that was ever below our skepd
 
     # -- the ownership layer of rootless --root: a copy of every directory of the system, the same for every SKEP_HOME ------
@@ -220,7 +221,7 @@ class World:
     def watch(self):
         """Remembers every process that now descends from something that names our SKEP_HOME."""
         table = proc_table()
-        mine = {p for p in table if self.names_us(p)} | {p for (p, s) in self.seen if p in table and table[p][1] == s}
+        mine = {p for p in table if self.names_us(p, table[p])} | {p for (p, s) in self.seen if p in table and table[p][1] == s}
         grown = True
         while grown:
             grown = False
@@ -232,18 +233,22 @@ class World:
         for p in mine:
             self.seen[(p, table[p][1])] = table[p][2]
 
-    def names_us(self, pid):
-        for f in ("cmdline", "environ"):
-            try:
-                with open(f"/proc/{pid}/{f}", "rb") as h:
-                    if self.skep_home.encode() in h.read():
-                        return pid != os.getpid()
-            except OSError:
-                pass
-        return False
+    def names_us(self, pid, entry):
+        """What a process was started with changes only with its name, by exec: each is read once."""
+        key = (pid, entry[1], entry[2])
+        if key not in self.looked:
+            self.looked[key] = pid != os.getpid() and any(self.skep_home.encode() in read_proc(pid, f) for f in ("cmdline", "environ"))
+        return self.looked[key]
 
     def alive(self):
+        """Cheap as long as one that is known lives; who else there may be is looked for only then."""
+        known = self.known_alive()
+        if known:
+            return known
         self.watch()
+        return self.known_alive()
+
+    def known_alive(self):
         return {f"{p} {n}" for (p, s), n in self.seen.items() if proc_start(p) == s and proc_state(p) != "Z"}
 
     def stop_all(self):
@@ -393,6 +398,14 @@ def proc_start(pid):
 def proc_state(pid):
     s = proc_stat(pid)
     return s[0] if s else None
+
+
+def read_proc(pid, name):
+    try:
+        with open(f"/proc/{pid}/{name}", "rb") as f:
+            return f.read()
+    except OSError:
+        return b""
 
 
 def proc_table():

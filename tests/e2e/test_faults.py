@@ -3,8 +3,9 @@
 The command then succeeds or says so in one line; nothing is lost, nothing leaks, the next command works.
 
 SKEP_FAULT=<point>[:kill|:fail][:N] is read by skepd and skep-cell: the N-th pass (default the first) through the
-point fails or kills. The points are what the programs print with --faults; those of layers are in test_stack.py, those of
-setups in test_setup.py."""
+point fails or kills. The points are what the programs print with --faults; those that no such life passes have tests of
+their own: layers in test_stack.py, setups in test_setup.py, seal, rollback and fork in test_snapshot_faults.py, move in
+test_rename.py, repo in test_repo*.py, review and export in test_review*.py."""
 import os
 import subprocess
 
@@ -20,13 +21,14 @@ def points():
     for program in ("skepd", "skep-cell"):
         try:
             p = subprocess.run([f"{d}/{program}", "--faults"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=10, check=False)
-            found.update((x, None) for x in (p.stdout.decode().split() if p.returncode == 0 else []) if not x.startswith("repo."))  # those: test_repo*.py
+            found.update((x, None) for x in (p.stdout.decode().split() if p.returncode == 0 else []))
         except (OSError, subprocess.TimeoutExpired):
             pass
     return list(found)
 
 
-CASES = [(point, how) for point in points() if not point.startswith(("layer.", "setup.")) for how in ("fail", "kill")] or [(None, None)]
+ELSEWHERE = ("layer.", "setup.", "seal.", "rollback.", "fork.", "move.", "repo.", "review.", "export.")
+CASES = [(point, how) for point in points() if not point.startswith(ELSEWHERE) for how in ("fail", "kill")] or [(None, None)]
 
 
 def names(case):

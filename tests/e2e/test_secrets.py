@@ -136,7 +136,7 @@ def test_never_on_the_host_in_the_open(home, upstream):
     assert os.stat(f"{home.skep_home}/secret.key").st_mode & 0o777 == 0o600
     for verb in (["secret", "ls", "--json"], ["show", "--json", cell.id], ["policy", "show", "--json", cell.id], ["log", "--json", cell.id]):
         assert VALUE not in home.skep(*verb).ok().out
-    for p in (p for p in os.listdir("/proc") if p.isdigit() and home.names_us(int(p))):
+    for p in (p for p in os.listdir("/proc") if p.isdigit() and home.names_us(int(p), (0, proc_start(int(p)), ""))):
         with open(f"/proc/{p}/cmdline", "rb") as h:
             assert VALUE.encode() not in h.read()
     # an edited row does not open: the value stays with the host it was given for
