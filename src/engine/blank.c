@@ -3,6 +3,7 @@
 // ahead: ids without a sandbox, each with sandboxes/ID and an empty journal in it.
 #include "engine/engine_int.h"
 
+#include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include <dirent.h>
@@ -56,7 +57,10 @@ bool blank_is(const struct engine *g, const char *id)
 static void drop(struct engine *g, const char *id)
 {
 	struct stat st;
-	auto_free char *journal = xasprintf("%s/journal", id);
+	struct err e;
+	auto_free char *journal = xasprintf("%s/journal", id), *shadow = xasprintf("%s/shadow.git", id);
+	if (fs_exists(g->sandboxes, shadow) && fs_remove_tree(g->sandboxes, shadow, &e)) // of a create that came to nothing
+		log_line(LOG_WARN, "%s", e.msg);
 	if (!fstatat(g->sandboxes, journal, &st, AT_SYMLINK_NOFOLLOW) && st.st_size)
 		return; // not blank: gc tells about it
 	unlinkat(g->sandboxes, journal, 0);

@@ -292,6 +292,7 @@ void create_undo(struct task *t, const struct err *why)
 	struct box *b = t->box;
 	struct err e;
 	char **dirs = NULL;
+	pin_stop(b);
 	if (store_sandbox_drop(b->g->store, b->row.id, &e))
 		log_line(LOG_ERROR, "sandbox=%s %s", b->row.id, e.msg);
 	engine_wrote(b->g);

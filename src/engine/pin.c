@@ -9,7 +9,9 @@
 #include "base/mem.h"
 #include "engine/child.h"
 #include <stdlib.h>
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 #define PIN_AFTER_MS 300
 
@@ -47,10 +49,11 @@ static void settle(struct box *b, enum base_pin state, const struct err *e)
 // Its sandbox went while it worked: it may have made the directory again.
 static void sweep(struct engine *g, const char *id)
 {
-	auto_free char *dir = xasprintf("sandboxes/%s", id);
-	char *dirs[] = {dir, NULL};
-	if (fs_exists(g->home_fd, dir) && !blank_is(g, id))
-		engine_discard(g, dirs);
+	struct err e;
+	auto_free char *shadow = xasprintf("%s/shadow.git", id);
+	if (fs_remove_tree(g->sandboxes, shadow, &e)) // ours alone: nothing of it came from a sandbox
+		log_line(LOG_WARN, "left for gc: %s", e.msg);
+	unlinkat(g->sandboxes, id, AT_REMOVEDIR); // fails when something else is in it, as it should
 }
 
 // On disk before anything is reviewed: a later start would set P back over what was applied meanwhile.
