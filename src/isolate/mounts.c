@@ -50,7 +50,7 @@ void plan_done(struct plan *p)
 }
 
 static const char *const kind_names[] = {"dir",	   "file",   "link",   "copy",	  "bind", "node", "tmpfs",
-					 "proc",   "devpts", "mqueue", "overlay", "mask", "read-only", "resize", "detach", "move"};
+					 "proc",   "devpts", "mqueue", "overlay", "mask", "read-only", "resize", "part", "move", "detach"};
 static_assert(countof(kind_names) == MOUNT_KINDS, "a name per kind");
 
 void plan_print(const struct plan *p, struct buf *out)
@@ -431,6 +431,16 @@ static int op_part(const struct mount_op *op, const struct mount_env *env, struc
 	return target < 0 ? -1 : mount_move(tree, target, e);
 }
 
+static int op_detach(const struct mount_op *op, const struct mount_env *env, struct err *e)
+{
+	char path[32];
+	auto_fd int target = open_no_links(env->root, op->dst, O_DIRECTORY);
+	if (target < 0)
+		return err_sys(e, "detach %s", op->dst);
+	fd_path(target, path);
+	return syscall(SYS_umount2, path, MNT_DETACH_FLAG) ? err_sys(e, "detach %s", op->dst) : 0;
+}
+
 static int op_move(const struct mount_op *op, const struct mount_env *env, struct err *e)
 {
 	auto_fd int from = open_no_links(env->root, op->src, O_DIRECTORY);
@@ -467,6 +477,7 @@ int plan_apply(const struct plan *p, const struct mount_env *env, struct err *e)
 		[MOUNT_BIND] = op_bind,	  [MOUNT_NODE] = op_bind,   [MOUNT_TMPFS] = op_fs,	[MOUNT_PROC] = op_proc,
 		[MOUNT_DEVPTS] = op_fs,	  [MOUNT_MQUEUE] = op_fs,   [MOUNT_OVERLAY] = op_overlay, [MOUNT_MASK] = op_mask,
 		[MOUNT_RDONLY] = op_rdonly, [MOUNT_RESIZE] = op_resize, [MOUNT_PART] = op_part, [MOUNT_MOVE] = op_move,
+		[MOUNT_DETACH] = op_detach,
 	};
 	for (size_t i = 0; i < p->n; i++)
 		if (apply[p->ops[i].kind](&p->ops[i], env, e))

@@ -24,6 +24,7 @@ enum mount_kind {
 	MOUNT_RESIZE,  // of a tmpfs that is there; data = options
 	MOUNT_PART,    // a directory of what is mounted there already (src, below the root) is seen at dst, too
 	MOUNT_MOVE,    // from src, below the root, to dst
+	MOUNT_DETACH,  // what is mounted at dst goes
 	MOUNT_KINDS,
 };
 

@@ -434,6 +434,15 @@ void rootfs_place(const struct rootfs_host *h, const struct cell_spec *s, bool m
 // A sandbox inside mounts a /proc of its own, and the kernel lets it only where a whole one is to be seen already
 // (mount_too_revealing): the masks on ours are in the way. So there is a second, whole one under /run, which nobody can
 // reach: what covers it is locked for everybody who could take mounts away.
+// One that makes mounts itself looks under which names a file system can be seen, and a covered one is still listed: the
+// whole of the cell's scratch space goes, its parts stay where they are.
+static void uncover_scratch(struct plan *p)
+{
+	plan_add(p, MOUNT_DETACH, NULL, OWN, NULL, 0);
+	plan_add(p, MOUNT_DETACH, NULL, OWN, NULL, 0);
+	plan_add(p, MOUNT_TMPFS, NULL, OWN, "mode=755,size=16m,nr_inodes=64", MF_WRITE);
+}
+
 static void whole_proc(struct plan *p)
 {
 	plan_add(p, MOUNT_DIR, NULL, "run/proc", "755", 0);
@@ -444,6 +453,8 @@ static void whole_proc(struct plan *p)
 
 void rootfs_cell(const struct rootfs_host *h, const struct cell_spec *s, enum slot_has has, struct plan *p)
 {
+	if (s->nested && !s->image)
+		uncover_scratch(p);
 	if (s->nested)
 		whole_proc(p);
 	if (!s->image && s->profile == PROFILE_ROOT)
