@@ -100,7 +100,7 @@ def test_a_step_fails(home, skep, box, how):
         quick(home, "stop", box).ok()
         skepd_with(home, f"{point}:{how}")
         told = [settled(quick(home, *argv)) for argv in (
-            ["snapshot", box], ["exec", "-d", box, "--", "sh", "-c", "echo w > w; sleep 661201"], ["snapshot", box],  # beside a running process
+            ["snapshot", box], ["exec", box, "--", "sh", "-c", "echo w > w"], ["exec", "-d", box, "--", "sleep", "661201"], ["snapshot", box],  # beside a running process
             ["fork", box, "-n", "2"], ["rollback", box, "base"])]
         assert any(told) or how == "kill" or point in UNSEEN, f"{point} was not passed"
         end_skepd(home)
