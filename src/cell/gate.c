@@ -420,6 +420,15 @@ static void give_back(struct gate *g, struct net_sockets *to)
 		g->listen[i].fd = -1;
 }
 
+// The loop may hold events of this round for what has just been taken from it, and knows them by their descriptor: a
+// zeroed one would pass for standard input.
+static void forget(struct gate *g)
+{
+	*g = (struct gate){.chan = {.fd = -1, .w.fd = -1}, .refused.w.fd = -1, .secrets = -1};
+	for (int i = 0; i < GATE_SOCKETS; i++)
+		g->listen[i] = (struct gate_listener){.w.fd = -1, .fd = -1};
+}
+
 void gate_end(struct gate *g, struct net_sockets *back)
 {
 	if (!g->cell)
@@ -447,5 +456,5 @@ void gate_end(struct gate *g, struct net_sockets *back)
 	free(g->resolver);
 	free(g->ca_cert);
 	free(g->ca_file);
-	*g = (struct gate){0};
+	forget(g);
 }
