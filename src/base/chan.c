@@ -291,8 +291,7 @@ static void on_event(struct watch *w, uint32_t events)
 	if (bad) {
 		loop_del(c->loop, w);
 		c->dead = true;
-		if (c->on_close)
-			c->on_close(c);
+		c->on_close(c);
 		return;
 	}
 	set_interest(c);

@@ -127,8 +127,7 @@ void loop_flush(struct loop *l)
 		struct chore *t = l->chores;
 		l->chores = t->next;
 		t->queued = false;
-		if (t->fn) // one whose owner was made anew meanwhile has nothing left to do
-			t->fn(t);
+		t->fn(t);
 	}
 }
 
@@ -148,8 +147,7 @@ static void fire_timers(struct loop *l)
 	while (l->timers && l->timers->at_ms <= now) {
 		struct timer *t = l->timers;
 		timer_clear(l, t);
-		if (t->fn)
-			t->fn(t);
+		t->fn(t);
 	}
 }
 
@@ -164,7 +162,7 @@ int loop_run(struct loop *l, struct err *e)
 		l->busy = true;
 		for (int i = 0; i < n; i++) {
 			struct watch *w = ev[i].data.ptr;
-			if (w->fd >= 0 && w->fn) // removed earlier in this batch
+			if (w->fd >= 0) // removed earlier in this batch
 				w->fn(w, ev[i].events);
 		}
 		fire_timers(l);
