@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The HTTP server on the unix socket: libmicrohttpd inside our loop, one struct request per exchange.
+// The HTTP server: libmicrohttpd inside our loop, one struct request per exchange, one route table per surface.
 //
-// A handler either answers before it returns or keeps the request and answers later from the loop; until
-// then the connection is suspended. A client that goes away meanwhile is noticed only at the answer, which
-// is then thrown away: every operation ends by itself.
+// A handler either answers before it returns or keeps the request and answers later from the loop; until then the
+// connection is suspended. There are three ways to answer:
+//
+//   request_answer, request_fail   at once, with r->answer as the body
+//   request_stream                 a body that comes in pieces: request_write, then request_finish or request_cut
+//   request_upgrade                101: the connection is the handler's
+//
+// A client that goes away is told to r->on_gone. A request that was answered is void when that returns; one that was
+// not must still be answered (the answer is thrown away): every operation ends by itself.
 #pragma once
 #include "base/buf.h"
 #include "base/json.h"
@@ -11,40 +17,105 @@
 
 struct engine;
 struct server;
+struct principal; // api/auth.h
 
 #define ANSWER_MAX (4u << 20) // bytes of output or journal in one answer
+#define STREAM_HIGH (256u << 10) // bytes that wait for a slow reader before the source shall pause
+#define HEADERS_MAX 24
+
+enum body {
+	BODY_NONE,
+	BODY_JSON,   // an object, in r->json; none is {}
+	BODY_BYTES,  // gathered in r->body, at most LIMIT_REQUEST_BODY
+	BODY_STREAM, // the handler is called with the head and gets the rest by on_body
+};
+
+// What a caller must be allowed, in this order. LOCAL: the daemon's own user, on the unix socket; no token has it.
+enum scope { SCOPE_OPEN, SCOPE_READ, SCOPE_RUN, SCOPE_REVIEW, SCOPE_ADMIN, SCOPE_LOCAL };
 
 struct request {
 	struct server *server;
 	struct engine *engine;
 	struct MHD_Connection *conn; // NULL once the client is gone
+	const struct surface *surface;
 	const struct route *route;
-	char *parts[4];		     // path segments that stand for {} in the route
+	const struct principal *who; // never NULL in a handler
+	char *target;		     // path and query as they came
+	char *parts[6];		     // path segments that stand for {} in the route, decoded
 	int n_parts;
-	json_t *json;		     // the body, NULL for routes without one
-	struct buf body;
+	char **query;		     // decoded name, value, name, value, …
+	json_t *json;		     // BODY_JSON
+	struct buf body;	     // BODY_BYTES
 	struct buf answer;
 	int status;		     // 0 = not answered yet
 	const char *type;	     // of the answer; NULL = JSON
 	char offset[24], end[24];    // X-Skep-Offset, X-Skep-End; "" = none
-	bool too_large, suspended, over;
+	char *headers[HEADERS_MAX][2]; // further ones of the answer
+	int n_headers;
+	void *ctx;		     // the handler's own
+	void (*on_gone)(struct request *r);
+	void (*on_drain)(struct request *r); // a stream: what was written has left
+	size_t (*on_body)(struct request *r, const char *p, size_t n); // how much it took; less: call request_more later
+	void (*on_body_end)(struct request *r);
+
+	// the server's
+	struct watch gone;
+	bool begun, called, over; // the head was seen; the handler has it; the body was read
+	bool too_large, suspended, streaming, ended, cut, leaving;
+	size_t out_at; // of answer, in a stream
+	struct upgraded *upgraded;
 	struct request *next; // among the suspended ones
 };
 
 struct route {
-	const char *method, *path; // {} = one segment
-	bool has_body;
+	const char *method, *path; // {} = one segment; a last {*} = all that follow, as one part
+	enum body body;
 	void (*fn)(struct request *r);
+	enum scope scope; // on the sandbox, exec or snapshot that the first part names, where there is one
 };
-extern const struct route api_routes[]; // ends with a NULL method
 
-// listen_fd is taken. On shutdown the loop is stopped after the answer went out.
-struct server *server_new(struct loop *l, struct engine *g, int listen_fd, struct err *e) MUST_USE;
+struct surface {
+	const char *name;
+	const struct route *routes; // ends with a NULL method
+	// Which requests are its own; NULL: all that are nobody else's.
+	bool (*mine)(const struct request *r);
+	bool any_parts; // its {} are not ids and names only
+	void (*fail)(struct request *r, const struct err *e); // the form of its errors, NULL: ours
+};
+extern const struct surface native_api;
+
+// listen_fd is taken. surfaces: NULL-terminated, the first that fits has it. On shutdown the loop is stopped after the answer went out.
+struct server *server_new(struct loop *l, struct engine *g, const struct surface *const *surfaces, int listen_fd, struct err *e) MUST_USE;
 void server_free(struct server *s);
 void server_shutdown(struct server *s);
 
 struct loop *request_loop(struct request *r);
-const char *request_query(struct request *r, const char *key); // NULL when absent
-void request_answer(struct request *r, int status);	       // with r->answer as it is
+const char *request_query(struct request *r, const char *key);	      // NULL when absent
+const char *request_header(const struct request *r, const char *name); // likewise
+void request_set_header(struct request *r, const char *name, const char *value);
+
+void request_answer(struct request *r, int status); // with r->answer as it is
 void request_fail(struct request *r, const struct err *e);
+
+void request_stream(struct request *r, int status);
+// False: STREAM_HIGH bytes wait, so nothing more should be written until on_drain. What is written anyway is kept up to ANSWER_MAX,
+// then the stream is cut.
+bool request_write(struct request *r, const void *p, size_t n);
+void request_finish(struct request *r);
+void request_cut(struct request *r); // so that the client sees that it is not the end
+void request_more(struct request *r); // on_body takes bytes again
+
+// The connection after a 101. extra: bytes that came with the head. The owner calls upgraded_close.
+struct upgraded {
+	int fd;
+	const char *extra;
+	size_t n_extra;
+	void *handle;
+	void (*fn)(void *ctx, struct upgraded *u);
+	void *ctx;
+};
+void request_upgrade(struct request *r, const char *protocol, void (*fn)(void *ctx, struct upgraded *u), void *ctx);
+void upgraded_close(struct upgraded *u);
+
 int status_of(enum err_kind kind); // status.c: the HTTP status of an error kind
+void error_body(struct buf *b, const struct err *e); // {"error":{…}}

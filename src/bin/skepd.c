@@ -31,6 +31,8 @@
 
 #define LOG_BYTES (4 << 20)
 
+static const struct surface *const surfaces[] = {&native_api, NULL};
+
 struct daemon {
 	bool foreground;
 	int ready_fd; // -1 = nobody waits
@@ -255,7 +257,7 @@ static int start(struct daemon *d, struct err *e)
 	raise_files();
 	if (loop_init(&d->loop, e) || watch_signals(d, e) || open_state(d, e))
 		return -1;
-	d->server = server_new(&d->loop, d->engine, take_fd(&d->listen_fd), e);
+	d->server = server_new(&d->loop, d->engine, surfaces, take_fd(&d->listen_fd), e);
 	return d->server ? 0 : -1;
 }
 

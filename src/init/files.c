@@ -217,5 +217,5 @@ int files_job(char *const *argv)
 	}
 	if (rc)
 		dprintf(2, "%s\n", e.msg);
-	return rc ? 1 : 0;
+	return !rc ? 0 : e.sys > 0 && e.sys < 126 ? e.sys : 1;
 }

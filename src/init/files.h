@@ -13,4 +13,5 @@
 // A record is the wire form of: str name, u32 mode, u64 size, u64 mtime_ns, u32 uid, u32 gid, str link target or NULL.
 #pragma once
 
-int files_job(char *const *argv); // exit status; errors as one line on stderr
+// The exit status: 0, or the errno of what failed, 1 where there is none; the message is one line on stderr.
+int files_job(char *const *argv);

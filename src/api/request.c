@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+// One exchange: from its head to its last byte.
+#include "api/server_int.h"
+
+#include "api/auth.h"
+#include "api/route.h"
+#include "base/jsonw.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine/engine.h"
+#include "model/limits.h"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define STREAM_BLOCK (64u << 10)
+
+struct request *request_new(struct server *s, struct MHD_Connection *conn, const char *target)
+{
+	struct request *r = xcalloc(1, sizeof *r);
+	r->server = s;
+	r->engine = s->engine;
+	r->conn = conn;
+	r->target = xstrdup(target);
+	r->gone.fd = -1;
+	r->body = BUF_INIT(LIMIT_REQUEST_BODY);
+	r->answer = BUF_INIT(64u << 20);
+	return r;
+}
+
+void request_free(struct request *r)
+{
+	for (int i = 0; i < r->n_parts; i++)
+		free(r->parts[i]);
+	for (int i = 0; i < r->n_headers; i++)
+		free(r->headers[i][0]), free(r->headers[i][1]);
+	strv_free(r->query);
+	if (r->json)
+		json_decref(r->json);
+	buf_done(&r->body);
+	buf_done(&r->answer);
+	free(r->upgraded);
+	free(r->target);
+	free(r);
+}
+
+struct loop *request_loop(struct request *r)
+{
+	return r->server->loop;
+}
+
+const char *request_header(const struct request *r, const char *name)
+{
+	return r->conn ? MHD_lookup_connection_value(r->conn, MHD_HEADER_KIND, name) : NULL;
+}
+
+void request_set_header(struct request *r, const char *name, const char *value)
+{
+	if (r->n_headers == HEADERS_MAX) {
+		log_line(LOG_WARN, "header %s not sent", name);
+		return;
+	}
+	r->headers[r->n_headers][0] = xstrdup(name);
+	r->headers[r->n_headers++][1] = xstrdup(value);
+}
+
+// --- suspension ---
+
+static void on_hangup(struct watch *w, uint32_t events)
+{
+	struct request *r = container_of(w, struct request, gone);
+	(void)events;
+	loop_del(r->server->loop, w);
+	if (r->streaming) {
+		request_cut(r);
+		return;
+	}
+	if (r->on_gone) // it still has to be answered; until then nobody listens
+		r->on_gone(r);
+}
+
+void request_suspend(struct request *r)
+{
+	struct err e;
+	r->suspended = true;
+	r->next = r->server->suspended;
+	r->server->suspended = r;
+	MHD_suspend_connection(r->conn);
+	if (r->gone.fd >= 0 || r->cut || (!r->streaming && !r->on_gone))
+		return;
+	const union MHD_ConnectionInfo *info = MHD_get_connection_info(r->conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+	r->gone.fn = on_hangup; // the library does not look at a suspended connection
+	if (info && loop_add(r->server->loop, &r->gone, info->connect_fd, LOOP_RDHUP, &e))
+		log_line(LOG_WARN, "%s", e.msg);
+}
+
+static void wake(struct request *r)
+{
+	for (struct request **p = &r->server->suspended; *p; p = &(*p)->next)
+		if (*p == r) {
+			*p = r->next;
+			break;
+		}
+	r->suspended = false;
+	MHD_resume_connection(r->conn);
+	if (!r->server->inside)
+		server_run(r->server); // what was written leaves before its writer goes on to other work
+}
+
+void request_left(struct request *r)
+{
+	bool told = r->upgraded || r->ended;
+	if (r->gone.fd >= 0)
+		loop_del(r->server->loop, &r->gone);
+	r->conn = NULL;
+	r->suspended = false;
+	r->leaving = true; // on_gone may answer it: then it goes below
+	if (r->on_gone && !told && (r->streaming || !r->status))
+		r->on_gone(r);
+	r->leaving = false;
+	if (r->status || !r->called)
+		request_free(r); // else whoever answers it does
+}
+
+// --- answers ---
+
+static void put_header(struct MHD_Response *resp, const char *name, const char *value)
+{
+	if (value[0] && MHD_add_response_header(resp, name, value) != MHD_YES)
+		log_line(LOG_WARN, "header %s not sent", name);
+}
+
+static enum MHD_Result send_response(struct request *r, struct MHD_Response *resp)
+{
+	for (int i = 0; i < r->n_headers; i++)
+		put_header(resp, r->headers[i][0], r->headers[i][1]);
+	enum MHD_Result rc = MHD_queue_response(r->conn, (unsigned)r->status, resp);
+	MHD_destroy_response(resp);
+	return rc;
+}
+
+static ssize_t read_stream(void *cls, uint64_t pos, char *out, size_t max)
+{
+	struct request *r = cls;
+	size_t n = r->answer.n - r->out_at;
+	(void)pos;
+	if (r->cut)
+		return MHD_CONTENT_READER_END_WITH_ERROR;
+	if (!n && r->ended)
+		return MHD_CONTENT_READER_END_OF_STREAM;
+	if (!n) {
+		request_suspend(r);
+		return 0;
+	}
+	n = n < max ? n : max;
+	memcpy(out, r->answer.p + r->out_at, n);
+	r->out_at += n;
+	if (r->out_at == r->answer.n) {
+		buf_clear(&r->answer);
+		r->out_at = 0;
+		if (r->on_drain && !r->ended)
+			r->on_drain(r);
+	} else if (r->out_at > STREAM_HIGH) {
+		buf_cut(&r->answer, r->out_at);
+		r->out_at = 0;
+	}
+	return (ssize_t)n;
+}
+
+static void on_upgraded(void *cls, struct MHD_Connection *conn, void *con_cls, const char *extra, size_t n,
+			MHD_socket sock, struct MHD_UpgradeResponseHandle *urh)
+{
+	struct request *r = cls;
+	struct upgraded *u = r->upgraded;
+	(void)conn, (void)con_cls;
+	u->fd = sock;
+	u->extra = extra;
+	u->n_extra = n;
+	u->handle = urh;
+	u->fn(u->ctx, u);
+}
+
+static enum MHD_Result send_body(struct request *r)
+{
+	size_t n = r->answer.n;
+	char *p = n ? buf_take(&r->answer) : NULL;
+	struct MHD_Response *resp =
+		MHD_create_response_from_buffer(n, p, p ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_PERSISTENT);
+	if (!resp) {
+		free(p);
+		return MHD_NO;
+	}
+	if (r->status != 204)
+		put_header(resp, "Content-Type", r->type ? r->type : "application/json");
+	put_header(resp, "X-Content-Type-Options", r->type ? "nosniff" : "");
+	put_header(resp, "X-Skep-Offset", r->offset);
+	put_header(resp, "X-Skep-End", r->end);
+	return send_response(r, resp);
+}
+
+enum MHD_Result request_send(struct request *r)
+{
+	struct MHD_Response *resp;
+	if (r->upgraded) {
+		resp = MHD_create_response_for_upgrade(on_upgraded, r);
+	} else if (r->streaming) {
+		resp = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_stream, r, NULL);
+		if (resp)
+			put_header(resp, "Content-Type", r->type ? r->type : "application/octet-stream");
+		if (resp)
+			put_header(resp, "X-Content-Type-Options", "nosniff");
+	} else {
+		return send_body(r);
+	}
+	return resp ? send_response(r, resp) : MHD_NO;
+}
+
+// Whichever way it was answered.
+static void answered(struct request *r, int status)
+{
+	r->status = status;
+	if (!r->conn && !r->leaving)
+		request_free(r); // its client is gone
+	else if (r->suspended)
+		wake(r);
+}
+
+void request_answer(struct request *r, int status)
+{
+	if (r->answer.overflow) {
+		struct err e;
+		r->answer.overflow = false;
+		err_set(&e, ERR_LIMIT, "the answer is too long");
+		request_fail(r, &e);
+		return;
+	}
+	answered(r, status);
+}
+
+void error_body(struct buf *b, const struct err *e)
+{
+	struct jsonw w = {.b = b};
+	jw_open(&w, '{');
+	jw_key(&w, "error");
+	jw_open(&w, '{');
+	jw_kstr(&w, "kind", err_kind_name(e->kind));
+	jw_kstr(&w, "message", e->msg);
+	if (e->kind == ERR_CONFLICT && e->sys == ENGINE_NEEDS_REGISTRIES)
+		jw_kstr(&w, "needs", "registries"); // the caller can find them, and ask again
+	jw_close(&w, '}');
+	jw_close(&w, '}');
+}
+
+void request_fail(struct request *r, const struct err *e)
+{
+	buf_clear(&r->answer);
+	r->type = NULL;
+	r->offset[0] = r->end[0] = 0;
+	if (e->kind == ERR_BUG || e->kind == ERR_SYSTEM)
+		log_line(LOG_WARN, "%s: %s", r->route ? r->route->path : "request", e->msg);
+	if (r->surface && r->surface->fail) {
+		r->surface->fail(r, e);
+		return;
+	}
+	error_body(&r->answer, e);
+	request_answer(r, status_of(e->kind));
+}
+
+void request_stream(struct request *r, int status)
+{
+	r->streaming = true;
+	if (!r->conn) { // nobody reads it: the handler is told, and the request goes
+		r->status = status;
+		if (r->on_gone)
+			r->on_gone(r);
+		request_free(r);
+		return;
+	}
+	answered(r, status);
+}
+
+bool request_write(struct request *r, const void *p, size_t n)
+{
+	size_t waits = r->answer.n - r->out_at + n;
+	if (r->cut || r->ended)
+		return false;
+	if (waits > ANSWER_MAX) { // it does not read, and its source does not wait
+		request_cut(r);
+		return false;
+	}
+	buf_add(&r->answer, p, n);
+	if (r->suspended)
+		wake(r);
+	return waits <= STREAM_HIGH;
+}
+
+void request_finish(struct request *r)
+{
+	r->ended = true;
+	if (r->suspended)
+		wake(r);
+}
+
+void request_cut(struct request *r)
+{
+	r->cut = true;
+	if (r->suspended)
+		wake(r);
+}
+
+void request_upgrade(struct request *r, const char *protocol, void (*fn)(void *ctx, struct upgraded *u), void *ctx)
+{
+	r->upgraded = xcalloc(1, sizeof *r->upgraded);
+	*r->upgraded = (struct upgraded){.fd = -1, .fn = fn, .ctx = ctx};
+	request_set_header(r, "Upgrade", protocol);
+	answered(r, 101);
+}
+
+void upgraded_close(struct upgraded *u)
+{
+	MHD_upgrade_action(u->handle, MHD_UPGRADE_ACTION_CLOSE);
+}
+
+// --- the way in ---
+
+void request_dispatch(struct request *r, const char *method)
+{
+	struct err e;
+	if (route_find(r, r->server->surfaces, method, &e) || auth_admit(r, &e)) {
+		r->called = true;
+		request_fail(r, &e);
+	} else if (r->route->body == BODY_STREAM) {
+		r->called = true;
+		r->route->fn(r);
+	}
+}
+
+enum MHD_Result request_body(struct request *r, const char *p, size_t *n)
+{
+	size_t took = *n;
+	if (r->status) { // answered already: the rest is read and forgotten
+		*n = 0;
+		return MHD_YES;
+	}
+	if (r->route && r->route->body == BODY_STREAM) {
+		took = r->on_body ? r->on_body(r, p, *n) : *n;
+		if (took < *n && !r->status)
+			request_suspend(r);
+		took = r->status ? *n : took;
+	} else {
+		buf_add(&r->body, p, *n);
+		r->too_large |= r->body.overflow;
+	}
+	*n -= took;
+	return MHD_YES;
+}
+
+void request_more(struct request *r)
+{
+	if (r->suspended && !r->status && !r->over)
+		wake(r);
+}
+
+static int read_body(struct request *r, struct err *e)
+{
+	if (r->too_large)
+		return err_set(e, ERR_LIMIT, "the request is longer than %u bytes", LIMIT_REQUEST_BODY);
+	if (r->route->body == BODY_NONE)
+		return r->body.n ? err_set(e, ERR_INVALID, "this request takes no body") : 0;
+	if (r->route->body == BODY_BYTES)
+		return 0;
+	r->json = r->body.n ? json_read(r->body.p, r->body.n, e) : json_read("{}", 2, e);
+	if (!r->json)
+		return -1;
+	return json_is_object(r->json) ? 0 : err_set(e, ERR_INVALID, "the body must be a JSON object");
+}
+
+void request_whole(struct request *r)
+{
+	struct err e;
+	r->over = true;
+	if (r->called) {
+		if (!r->status && r->on_body_end)
+			r->on_body_end(r);
+		return;
+	}
+	r->called = true;
+	if (read_body(r, &e))
+		request_fail(r, &e);
+	else
+		r->route->fn(r);
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which handler a request is for: the target split and decoded, compared with the tables.
+#include "api/route.h"
+
+#include "base/mem.h"
+#include "base/str.h"
+#include <stdlib.h>
+#include <string.h>
+
+static int hex(char c)
+{
+	return c >= '0' && c <= '9'   ? c - '0'
+	       : c >= 'a' && c <= 'f' ? c - 'a' + 10
+	       : c >= 'A' && c <= 'F' ? c - 'A' + 10
+				      : -1;
+}
+
+// Owned; NULL for a NUL byte or half an escape: nobody means that well.
+char *percent_decode(struct str s, bool plus)
+{
+	char *out = xcalloc(1, s.n + 1), *o = out;
+	for (size_t i = 0; i < s.n; i++) {
+		char c = s.p[i];
+		if (c == '%') {
+			int a = i + 1 < s.n ? hex(s.p[i + 1]) : -1, b = i + 2 < s.n ? hex(s.p[i + 2]) : -1;
+			if (a < 0 || b < 0 || !(a | b)) {
+				free(out);
+				return NULL;
+			}
+			c = (char)(a << 4 | b);
+			i += 2;
+		} else if (c == '+' && plus) {
+			c = ' ';
+		}
+		*o++ = c;
+	}
+	return out;
+}
+
+static bool add_part(struct request *r, struct str s, bool *bad)
+{
+	char *part = r->n_parts < (int)countof(r->parts) ? percent_decode(s, false) : NULL;
+	*bad |= !part;
+	if (part)
+		r->parts[r->n_parts++] = part;
+	return part;
+}
+
+// Segments under {} are kept in r->parts.
+static bool path_fits(struct request *r, const char *pattern, struct str got, bool *bad)
+{
+	struct str pat = str_of(pattern + 1), a, b;
+	while (r->n_parts)
+		free(r->parts[--r->n_parts]);
+	for (;;) {
+		if (pat.n == 3 && !memcmp(pat.p, "{*}", 3))
+			return add_part(r, got, bad);
+		bool more_a = str_next(&pat, '/', &a), more_b = str_next(&got, '/', &b);
+		if (!more_a || !more_b)
+			return more_a == more_b;
+		if (a.n == 2 && a.p[0] == '{' && b.n) {
+			if (!add_part(r, b, bad))
+				return false;
+		} else if (a.n != b.n || memcmp(a.p, b.p, a.n)) {
+			return false;
+		}
+	}
+}
+
+static int split_query(struct request *r, struct str s, struct err *e)
+{
+	size_t n = 0;
+	struct str pair;
+	for (struct str rest = s; str_next(&rest, '&', &pair);)
+		n++;
+	r->query = xcalloc(2 * n + 1, sizeof *r->query);
+	for (char **q = r->query; str_next(&s, '&', &pair);) {
+		struct str name = pair, value = {0};
+		const char *eq = memchr(pair.p, '=', pair.n);
+		if (eq) {
+			name.n = (size_t)(eq - pair.p);
+			value = (struct str){eq + 1, pair.n - name.n - 1};
+		}
+		if (!pair.n)
+			continue;
+		q[0] = percent_decode(name, true);
+		q[1] = q[0] ? percent_decode(value, true) : NULL;
+		if (!q[1])
+			return err_set(e, ERR_INVALID, "the query has a broken escape");
+		q += 2;
+	}
+	return 0;
+}
+
+static int check_parts(const struct request *r, struct err *e)
+{
+	static const char names[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
+	if (r->surface->any_parts)
+		return 0;
+	if (!strcmp(r->route->path, "/v1/secrets/{}"))
+		return strlen(r->parts[0]) <= 64 && strspn(r->parts[0], names) == strlen(r->parts[0])
+			       ? 0
+			       : err_set(e, ERR_INVALID, "not the name of a secret");
+	for (int i = 0; i < r->n_parts; i++)
+		if (strlen(r->parts[i]) > 40 ||
+		    strspn(r->parts[i], "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(r->parts[i]))
+			return err_set(e, ERR_INVALID, "not an id or a name: only a-z, 0-9 and - occur in them");
+	return 0;
+}
+
+int route_find(struct request *r, const struct surface *const *surfaces, const char *method, struct err *e)
+{
+	size_t n = strcspn(r->target, "?#");
+	struct str path = {r->target, n}, query = str_of(r->target + n + (r->target[n] == '?'));
+	bool known = false, bad = false;
+	while (*surfaces && (*surfaces)->mine && !(*surfaces)->mine(r))
+		surfaces++;
+	r->surface = *surfaces ? *surfaces : surfaces[-1];
+	if (!n || path.p[0] != '/')
+		return err_set(e, ERR_INVALID, "the target must be a path");
+	if (split_query(r, query, e))
+		return -1;
+	path.p++, path.n--;
+	for (const struct route *t = r->surface->routes; t->method; t++) {
+		if (!path_fits(r, t->path, path, &bad))
+			continue;
+		known = true;
+		if (strcmp(t->method, method))
+			continue;
+		r->route = t;
+		return check_parts(r, e);
+	}
+	if (bad)
+		return err_set(e, ERR_INVALID, "the path has a broken escape");
+	return err_set(e, ERR_NOT_FOUND, known ? "%s is not possible here" : "no such path (%s)", method);
+}
+
+const char *request_query(struct request *r, const char *key)
+{
+	for (char **q = r->query; q && *q; q += 2)
+		if (!strcmp(q[0], key))
+			return q[1];
+	return NULL;
+}

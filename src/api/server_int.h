@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Between server.c (connections) and request.c (exchanges).
+#pragma once
+#include "api/server.h"
+#include <microhttpd.h>
+
+struct server {
+	struct loop *loop;
+	struct engine *engine;
+	const struct surface *const *surfaces;
+	struct MHD_Daemon *mhd;
+	struct watch w;
+	struct timer again;
+	struct request *suspended;
+	bool inside; // in MHD_run: a resumed connection is served by it
+	bool stopping;
+};
+
+void server_run(struct server *s);
+struct request *request_new(struct server *s, struct MHD_Connection *conn, const char *target);
+void request_free(struct request *r);
+void request_dispatch(struct request *r, const char *method);	    // with the head: may answer
+enum MHD_Result request_body(struct request *r, const char *p, size_t *n); // a piece of body
+void request_whole(struct request *r);				    // the body is over
+enum MHD_Result request_send(struct request *r);		    // what was answered
+void request_suspend(struct request *r);
+void request_left(struct request *r); // its client is gone, or it is over

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// An attached client of one exec inside skepd: for callers that can not open the cell's socket themselves (HTTP, WebSocket,
+// MCP, E2B). What `skep attach` is in a process of its own, a tap is in the loop.
+//
+// Output comes in order, without loss, as fast as the owner takes it: tap_pause makes the writer wait. Everything here is
+// called from the loop; tap_close may be called from inside a callback.
+#pragma once
+#include "engine/engine.h"
+
+struct tap;
+struct tap_ops {
+	// stream: 1 = stdout or the terminal, 2 = stderr; offset: absolute number of the first byte
+	void (*data)(void *ctx, int stream, uint64_t offset, const void *p, size_t n);
+	void (*gap)(void *ctx, int stream, uint64_t from, uint64_t to); // may be NULL: bytes that were not kept
+	void (*room)(void *ctx, uint64_t received); // may be NULL: stdin takes bytes again; received: how many it ever took
+	// Last. r NULL: no exit status, *e says why (the cell died, the ticket was refused). The tap closes itself afterwards.
+	void (*end)(void *ctx, const struct err *e, const struct exec_result *r);
+};
+// o: as engine_exec or engine_attach gave it to their `done`. from: offsets of the first bytes wanted.
+struct tap *tap_open(struct loop *l, struct engine *g, const char *sandbox, const char *ticket, const uint64_t from[2],
+		     const struct tap_ops *ops, void *ctx, struct err *e) MUST_USE;
+void tap_close(struct tap *t); // the exec goes on
+void tap_pause(struct tap *t, bool on);
+
+size_t tap_room(const struct tap *t); // bytes of stdin that tap_send takes now
+size_t tap_send(struct tap *t, const void *p, size_t n); // how many of them were taken
+void tap_eof(struct tap *t); // of stdin, behind what was sent
+void tap_resize(struct tap *t, uint32_t rows, uint32_t cols);
+void tap_signal(struct tap *t, uint32_t signal);
+
+// One file operation of init (init/files.h) from beginning to end, as `user` (NULL: the sandbox's): the input is given whole,
+// the output gathered. Fails with what the operation said on stderr; e.sys has its errno where it is known.
+struct job_done {
+	void (*fn)(void *ctx, const struct err *e, struct buf *out); // the callee may take out's bytes
+	void *ctx;
+};
+struct job {
+	const char *sandbox, *user;
+	char *const *argv;
+	const void *input;
+	size_t n_input;
+	size_t max; // bytes of output
+};
+void engine_job(struct loop *l, struct engine *g, const struct job *j, struct job_done d); // copies what it needs
