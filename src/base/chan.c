@@ -13,11 +13,13 @@
 #define GATHER (32u << 10)	 // bytes that may wait for the end of the round
 
 static void on_flush(struct chore *t);
+static void on_later(struct timer *t);
 
 void chan_init(struct chan *c, int fd)
 {
 	*c = (struct chan){
 		.flush.fn = on_flush,
+		.later.fn = on_later,
 		.w.fd = -1,
 		.fd = fd,
 		.chunk = READ_FIRST,
@@ -35,6 +37,7 @@ void chan_close(struct chan *c)
 {
 	if (c->loop) {
 		loop_forget(c->loop, &c->flush);
+		timer_clear(c->loop, &c->later);
 		loop_del(c->loop, &c->w);
 	}
 	close_fd(&c->fd);
@@ -107,6 +110,8 @@ static void cut_off(struct chan *c)
 
 static bool flush_now(struct chan *c)
 {
+	if (c->later.at_ms)
+		timer_clear(c->loop, &c->later);
 	if (flush_queue(c)) {
 		cut_off(c);
 		return false;
@@ -123,12 +128,17 @@ static void on_flush(struct chore *t)
 		flush_now(c);
 }
 
+static void on_later(struct timer *t)
+{
+	on_flush(&container_of(t, struct chan, later)->flush);
+}
+
 void chan_flush(struct chan *c)
 {
 	on_flush(&c->flush);
 }
 
-static bool queue_frame(struct chan *c, const struct frame *f)
+static bool put_frame(struct chan *c, const struct frame *f)
 {
 	uint8_t head[FRAME_HEAD] = {f->n, f->n >> 8, f->n >> 16, f->n >> 24, f->type, f->stream, f->fd >= 0, 0,
 				    f->id, f->id >> 8, f->id >> 16, f->id >> 24};
@@ -149,6 +159,13 @@ static bool queue_frame(struct chan *c, const struct frame *f)
 		cut_off(c);
 		return false;
 	}
+	return true;
+}
+
+static bool queue_frame(struct chan *c, const struct frame *f)
+{
+	if (!put_frame(c, f))
+		return false;
 	if (c->blocked)
 		return true;
 	if (!c->loop || !c->loop->busy || f->fd >= 0 || c->out.n > GATHER)
@@ -160,6 +177,18 @@ static bool queue_frame(struct chan *c, const struct frame *f)
 bool chan_send(struct chan *c, uint8_t type, uint8_t stream, uint32_t id, const void *p, size_t n)
 {
 	return queue_frame(c, &(struct frame){type, stream, id, p, n, -1});
+}
+
+bool chan_send_later(struct chan *c, uint8_t type, uint8_t stream, uint32_t id, const void *p, size_t n)
+{
+	struct frame f = {type, stream, id, p, n, -1};
+	if (!c->loop)
+		return queue_frame(c, &f);
+	if (!put_frame(c, &f))
+		return false;
+	if (!c->blocked && !c->later.at_ms)
+		timer_set(c->loop, &c->later, CHAN_LATER_MS);
+	return true;
 }
 
 bool chan_send_buf(struct chan *c, uint8_t type, uint32_t id, const struct buf *b)

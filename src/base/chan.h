@@ -26,6 +26,7 @@ struct chan {
 	bool dead;	 // peer gone: on_close was called, nothing is sent any more
 	bool blocked;	 // the kernel took not all of the queue
 	struct chore flush;
+	struct timer later; // for frames that may wait
 	size_t chunk; // bytes asked for at once
 	size_t taken; // blocking use: bytes of the frame handed out last
 	struct loop *loop; // NULL before chan_attach: blocking use
@@ -48,6 +49,9 @@ bool chan_is_open(const struct chan *c);
 // False when the channel is closed or was cut off for being too slow (on_close follows from the loop).
 bool chan_send(struct chan *c, uint8_t type, uint8_t stream, uint32_t id, const void *p, size_t n);
 bool chan_send_buf(struct chan *c, uint8_t type, uint32_t id, const struct buf *b);
+// What nobody waits for: it leaves with the next frame, or after CHAN_LATER_MS.
+#define CHAN_LATER_MS 3
+bool chan_send_later(struct chan *c, uint8_t type, uint8_t stream, uint32_t id, const void *p, size_t n);
 bool chan_send_fd(struct chan *c, uint8_t type, uint32_t id, const void *p, size_t n, int fd); // borrows fd
 bool chan_send_fd_on(struct chan *c, uint8_t type, uint8_t stream, int fd); // the same, on a stream, with nothing beside it
 size_t chan_queued(const struct chan *c);

@@ -132,3 +132,14 @@ void mem_trim_stack(void)
 	uintptr_t end = ((uintptr_t)&here - STACK_KEPT) & ~(uintptr_t)(PAGE - 1);
 	madvise((void *)(end - STACK_USED), STACK_USED, MADV_DONTNEED); // where there is no stack it does nothing
 }
+
+bool strv_equal(char *const *a, char *const *b)
+{
+	size_t n = strv_len(a);
+	if (strv_len(b) != n)
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(a[i], b[i]))
+			return false;
+	return true;
+}

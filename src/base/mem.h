@@ -2,6 +2,7 @@
 // Memory and cleanup. Out of memory aborts: sizes from outside are bounded before they get here,
 // and every process of ours may die at any instruction.
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 
 void *xcalloc(size_t n, size_t size);
@@ -36,6 +37,7 @@ char **strv_copy(char *const *v);
 void strv_add(char ***v, const char *s);
 void strv_free(char **v);
 size_t strv_len(char *const *v);
+bool strv_equal(char *const *a, char *const *b); // NULL is as good as empty
 
 #define container_of(p, type, member) ((type *)((char *)(p) - offsetof(type, member)))
 #define countof(a) (sizeof(a) / sizeof(*(a)))

@@ -21,3 +21,8 @@ pid_t proc_spawn(const struct proc_spec *spec, struct err *e) MUST_USE; // -1 on
 // Runs to the end and collects stdout (bounded by out->max); stderr goes to ours. Blocking: not for daemons' paths.
 int proc_run(const char *path, char *const *argv, struct buf *out, int *out_status, struct err *e) MUST_USE;
 uint64_t proc_start_time(pid_t pid); // field 22 of /proc/PID/stat: with the pid, an identity. 0 = no such process
+
+// How long this process and the children it will have run at a stretch. A process with a short stretch that wakes up takes the
+// processor from one with a longer one at once (Linux 6.12 and later; older kernels know no difference). 0 = the usual.
+#define PROC_QUICK_NS 100000
+void proc_stretch(uint64_t ns);

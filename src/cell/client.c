@@ -336,6 +336,7 @@ int client_again(struct client *control, struct err *e)
 {
 	control->next = NULL;
 	control->chan.w.fd = -1;
+	control->chan.later = (struct timer){.fn = control->chan.later.fn};
 	return chan_attach(&control->chan, &control->cell->loop, e);
 }
 

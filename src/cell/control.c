@@ -126,7 +126,10 @@ void control_send_exited(struct cell *c, const struct sx *x)
 		return;
 	wire_str(&b, x->spec.id);
 	exec_result_write(&b, &x->result);
-	chan_send_buf(&c->control->chan, M_EXITED, 0, &b);
+	if (c->spec.ends_with_exec && x->number == 1 && !b.overflow)
+		chan_send_later(&c->control->chan, M_EXITED, 0, 0, b.p, b.n); // the cell's own end comes with it
+	else
+		chan_send_buf(&c->control->chan, M_EXITED, 0, &b);
 }
 
 void control_replay(struct cell *c)

@@ -162,7 +162,10 @@ void sx_begun(struct sx *x, uint32_t pid)
 	auto_buf struct buf b = BUF_INIT(256);
 	wire_str(&b, x->spec.id);
 	wire_u32(&b, pid);
-	chan_send_buf(&c->control->chan, M_STARTED, x->request, &b);
+	if (x->request)
+		chan_send_buf(&c->control->chan, M_STARTED, x->request, &b);
+	else
+		chan_send_later(&c->control->chan, M_STARTED, 0, 0, b.p, b.n); // nobody waits for it
 	x->request = 0;
 }
 

@@ -6,6 +6,7 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/proc.h"
 #include "base/str.h"
 #include "cell/cell_int.h"
 #include "isolate/contain.h"
@@ -42,6 +43,7 @@ static _Noreturn void hatch(struct contain *c, struct chan *mold, int fd)
 	net_sockets_close(&c->net);
 	signal(SIGCHLD, SIG_DFL);
 	prctl(PR_SET_NAME, "skep-cell");
+	proc_stretch(0); // nobody waits for it yet
 	chan_init(&ch, fd);
 	if (fault(FAULT_CELL_PREPARE, &e) || contain_enter(c, &e)) {
 		err_wrap(&e, "prepare a cell");

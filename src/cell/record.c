@@ -37,6 +37,14 @@ void record_cell_up(struct cell *c)
 	jw_key(&w, "isolation");
 	jw_raw(&w, buf_cstr(&iso));
 	record(c, "cell.up", "skep-cell", &b, false);
+	if (!c->spec.was)
+		return;
+	buf_clear(&b);
+	w = members(&b);
+	jw_kstr(&w, "from", c->spec.was);
+	jw_kstr(&w, "to", "running");
+	jw_kstr(&w, "reason", NULL);
+	record(c, "sandbox.state", "skepd", &b, false);
 }
 
 void record_cell_gone(struct cell *c)

@@ -69,6 +69,7 @@ void cellspec_make(struct box *b, const struct task *t, bool maintenance, struct
 	const struct sandbox *s = &b->row;
 	*out = (struct cell_spec){
 		.hostname = xstrdup(s->name ? s->name : s->id),
+		.was = maintenance ? NULL : xstrdup(state_name(s->state)),
 		.profile = s->profile,
 		.nested = s->nested && !maintenance,
 		.trace_off = s->trace_off,

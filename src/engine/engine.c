@@ -119,6 +119,7 @@ void engine_free(struct engine *g)
 	base_free(g);
 	secrets_free(g);
 	trust_free(g);
+	create_forget_caches(g);
 	for (size_t i = 0; i < countof(fds); i++)
 		close_fd(fds[i]);
 	tools_cache_free(g->tools);

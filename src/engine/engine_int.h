@@ -125,6 +125,8 @@ struct engine {
 	char **registries; // as the newest request named them
 	char *site_config, *user_config;
 	struct cached *configs[2]; // trust.c
+	uint64_t configs_at[2]; // when each was looked at; 0 = must be
+	struct found_caches *caches; // create.c
 	struct child *children;
 	struct setup_run *setups;
 	struct locks_cache *locks;
@@ -196,6 +198,7 @@ char **env_make(const struct env_input *in);
 int env_check(char *const *env, struct err *e) MUST_USE; // each NAME=value
 
 // create.c, life.c, events.c
+void create_forget_caches(struct engine *g);
 void create_undo(struct task *t, const struct err *why); // nothing of it stays
 void box_start_cell(struct box *b, const struct task *t, bool maintenance);
 void box_events_init(struct box *b);

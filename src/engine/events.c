@@ -134,8 +134,8 @@ static void on_up(struct cell_watcher *w, struct cell_up *up, const struct err *
 	b->row.reason = b->row.state == STATE_PAUSED && paused_by_time(b) ? xstrdup("expired") : NULL;
 	task_answer(t, NULL);
 	record_late_flush(b);
-	if (from != b->row.state)
-		record_state(b, from);
+	if (from != b->row.state && (t->kind == TASK_ADOPT || b->row.state != STATE_RUNNING))
+		record_state(b, from); // else the cell did
 	save_up(b);
 	b->net_stale |= t->kind == TASK_ADOPT; // rules may have changed while nobody told it
 	net_up(b);

@@ -97,7 +97,10 @@ static void do_exec(struct frame *f)
 		x->next = self.execs;
 		self.execs = x;
 		wire_u32(&b, (uint32_t)x->group);
-		chan_send_buf(&self.chan, M_BEGUN, f->id, &b);
+		if (x->ends) // a short one is over before anybody needs to know
+			chan_send_later(&self.chan, M_BEGUN, 0, f->id, b.p, b.n);
+		else
+			chan_send_buf(&self.chan, M_BEGUN, f->id, &b);
 	} else {
 		send_err(M_ERR, f->id, &e);
 	}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "init/spawn.h"
 
+#include "base/proc.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include <errno.h>
@@ -124,6 +125,7 @@ static int become_user(struct spawn *s)
 static int child(void *arg)
 {
 	struct spawn *s = arg;
+	proc_stretch(0); // ours is short
 	if (s->terminal >= 0) {
 		sigset_t ttou;
 		sigemptyset(&ttou);

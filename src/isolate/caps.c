@@ -43,20 +43,25 @@ static int set_securebits(uint64_t keep, struct err *e)
 	return err_sys(e, "set the securebits");
 }
 
-int caps_drop_all(uint64_t keep, struct err *e)
+int caps_drop_own(uint64_t keep, struct err *e)
 {
 	struct __user_cap_header_struct h = {_LINUX_CAPABILITY_VERSION_3, 0};
 	struct __user_cap_data_struct d[2] = {
 		{(uint32_t)keep, (uint32_t)keep, 0},
 		{(uint32_t)(keep >> 32), (uint32_t)(keep >> 32), 0},
 	};
-	if (caps_drop_bounding(keep, e) || set_securebits(keep, e))
+	if (set_securebits(keep, e))
 		return -1;
 	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0))
 		return err_sys(e, "clear the ambient set");
 	if (syscall(SYS_capset, &h, d))
 		return err_sys(e, "set the capabilities");
 	return 0;
+}
+
+int caps_drop_all(uint64_t keep, struct err *e)
+{
+	return caps_drop_bounding(keep, e) || caps_drop_own(keep, e) ? -1 : 0;
 }
 
 int caps_no_new_privs(struct err *e)

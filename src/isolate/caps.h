@@ -15,6 +15,7 @@
 // securebits so that uid 0 means nothing; otherwise uid 0 gets the kept ones back at exec. Needs CAP_SETPCAP over the
 // user namespace unless there is nothing left to drop.
 int caps_drop_bounding(uint64_t keep, struct err *e) MUST_USE; // early: two dozen calls less while somebody waits
+int caps_drop_own(uint64_t keep, struct err *e) MUST_USE;      // every set but that one
 int caps_drop_all(uint64_t keep, struct err *e) MUST_USE;
 int caps_no_new_privs(struct err *e) MUST_USE;
 // Reads every set back. DENIED names the first that is wider than it should be.

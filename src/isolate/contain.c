@@ -310,6 +310,17 @@ static int open_network(struct contain *c, struct err *e)
 	return !c->gated && (e->kind != ERR_UNSUPPORTED || net_lo_up(e)) ? -1 : 0;
 }
 
+// Of the user and the network namespace: what nobody inside has the rights to change. A mold does it once for its cells.
+static int test_namespaces(const struct contain *c, bool nested, struct err *e)
+{
+	auto_buf struct buf most = BUF_INIT(32);
+	if (net_self_test(c->gated, e))
+		return -1;
+	if (!nested && (fs_read(AT_FDCWD, "/proc/sys/user/max_user_namespaces", &most, e) || strcmp(buf_cstr(&most), "0\n")))
+		return err_set(e, ERR_BUG, "self-test: a user namespace could be made");
+	return 0;
+}
+
 int contain_prepare(struct contain *c, const int *trees, int n_trees, struct err *e)
 {
 	if (make_own(c, e))
@@ -326,7 +337,8 @@ int contain_mold(struct contain *c, const int *trees, int n_trees, struct err *e
 {
 	struct plan p = {0};
 	c->molded = true;
-	if (make_own(c, e) || limit_namespace(c, e) || open_network(c, e) || open_mask_sources(c, e) || open_root(c, e))
+	if (make_own(c, e) || limit_namespace(c, e) || open_network(c, e) || test_namespaces(c, false, e) || open_mask_sources(c, e) ||
+	    open_root(c, e))
 		return -1;
 	rootfs_frame(c->host, &p);
 	if (apply(c, &p, e) || prepare_layer(c, trees, n_trees, e) || mount_seal(c->root, e) || caps_drop_bounding(0, e))
@@ -490,7 +502,7 @@ static int enter_landlock(const struct contain *c, const struct cell_spec *s, in
 }
 
 // What the steps above must have made impossible is tried once, before any command runs.
-static int self_test(const struct cell_spec *s, uint64_t keep, bool gated, struct err *e)
+static int self_test(uint64_t keep, struct err *e)
 {
 	auto_fd int sysctl = open("/proc/sys/kernel/core_pattern", O_WRONLY | O_CLOEXEC);
 	if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1 || prctl(PR_GET_SECCOMP, 0, 0, 0, 0) != 2)
@@ -499,15 +511,10 @@ static int self_test(const struct cell_spec *s, uint64_t keep, bool gated, struc
 		return err_wrap(e, "self-test");
 	if (sysctl >= 0)
 		return err_set(e, ERR_BUG, "self-test: a kernel setting can be written");
-	if (net_self_test(gated, e))
-		return -1;
 	// The filter hands unshare to the supervisor, which has no listener yet: what stands behind it is looked at instead,
 	// and the filter is asked for a call that it answers itself. (Without it the kernel would say EINVAL.)
 	if (!syscall(SYS_clone3, NULL, 0) || errno != ENOSYS)
 		return err_set(e, ERR_BUG, "self-test: the system call filter does not answer");
-	auto_buf struct buf nested = BUF_INIT(32);
-	if (!s->nested && (fs_read(AT_FDCWD, "/proc/sys/user/max_user_namespaces", &nested, e) || strcmp(buf_cstr(&nested), "0\n")))
-		return err_set(e, ERR_BUG, "self-test: a user namespace could be made");
 	return 0;
 }
 
@@ -529,7 +536,8 @@ int contain_lock(struct contain *c, const struct cell_spec *s, bool supervised, 
 		return err_sys(e, "set securebits");
 	if (setresgid(c->gid, c->gid, c->gid) || setresuid(c->uid, c->uid, c->uid))
 		return err_sys(e, "become the cell's user");
-	if (caps_drop_all(keep, e) || caps_no_new_privs(e))
+	// the bounding set went with the mold; whether it really did is asked in the self-test
+	if ((c->molded ? caps_drop_own(keep, e) : caps_drop_all(keep, e)) || caps_no_new_privs(e))
 		return -1;
 	// A mold that goes must not take the cell along; then the end of the channel alone tells of the supervisor's.
 	bool alone = c->molded && !s->remove_if_clean;
@@ -539,7 +547,7 @@ int contain_lock(struct contain *c, const struct cell_spec *s, bool supervised, 
 		return -1;
 	if (seccomp_load(&filter, out_listener, e)) // last: nothing above would pass it
 		return -1;
-	if (self_test(s, keep, c->gated, e))
+	if (self_test(keep, e) || (!c->molded && test_namespaces(c, s->nested, e)))
 		return -1;
 	out->landlock = abi >= (s->nested ? LANDLOCK_SCOPES : LANDLOCK_MIN) ? (uint32_t)abi : 0;
 	out->seccomp_allowed = seccomp_allowed_count(&filter);

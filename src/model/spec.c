@@ -158,6 +158,7 @@ static void net_read(struct wire *w, struct cell_net *n)
 void cell_spec_done(struct cell_spec *s)
 {
 	free(s->hostname);
+	free(s->was);
 	free(s->skep_home);
 	free(s->sandbox_dir);
 	free(s->layer);
@@ -200,6 +201,7 @@ void cell_spec_write(struct buf *b, const struct cell_spec *s)
 	wire_str(b, s->key);
 	wire_str(b, s->machine_id);
 	wire_str(b, s->hostname);
+	wire_str(b, s->was);
 	wire_u8(b, s->profile);
 	wire_u8(b, s->nested);
 	wire_u8(b, s->trace_off);
@@ -285,6 +287,7 @@ int cell_spec_read(const void *p, size_t n, struct cell_spec *out, struct err *e
 	get_fixed(w, s.key, sizeof s.key);
 	get_fixed(w, s.machine_id, sizeof s.machine_id);
 	s.hostname = wire_get_str(w);
+	s.was = wire_get_str(w);
 	s.profile = wire_get_u8(w);
 	s.nested = wire_get_u8(w);
 	s.trace_off = wire_get_u8(w);

@@ -56,6 +56,7 @@ struct cell_spec {
 	char key[KEY_SIZE];	   // who knows it may control the cell
 	char machine_id[KEY_SIZE]; // fresh per sandbox and per fork
 	char *hostname;
+	char *was; // state of the sandbox before: the cell writes into the journal that it runs now; NULL = it does not
 	enum profile profile;
 	bool nested;	  // nested user namespaces allowed, knowingly
 	bool trace_off;	  // no ptrace inside
