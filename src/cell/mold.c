@@ -12,6 +12,7 @@
 #include "isolate/contain.h"
 #include "isolate/net.h"
 #include "model/msg.h"
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -25,6 +26,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -40,6 +42,7 @@ static _Noreturn void hatch(struct contain *c, struct chan *mold, int fd)
 	struct chan ch;
 	struct err e;
 	close(mold->fd);
+	close_fd(&c->scratch);
 	net_sockets_close(&c->net);
 	signal(SIGCHLD, SIG_DFL);
 	prctl(PR_SET_NAME, "skep-cell");
@@ -65,8 +68,10 @@ static void answer_clone(struct contain *c, struct chan *ch, struct frame *f)
 		slot_give_up(ch, &e);
 	}
 	wire_u32(&b, (uint32_t)pid);
-	if (!f->stream)
+	if (!f->stream) {
 		slot_send_sockets(ch, &c->net);
+		chan_send_fd_on(ch, M_SCRATCH, 0, c->scratch);
+	}
 	chan_send_fd(ch, M_OK, 0, b.p, b.n, pidfd);
 }
 
@@ -93,6 +98,8 @@ static void keep(const struct cell *cell, int fd)
 	while (!chan_recv(&ch, &f, &e)) {
 		if (f.type == M_CLONE && f.fd >= 0)
 			answer_clone(&c, &ch, &f);
+		else if (f.type == M_CLEAN)
+			chan_send(&ch, contain_clean(&c, &e) ? M_ERR : M_OK, 0, 0, NULL, 0);
 		else if (f.type == M_FIT)
 			chan_send(&ch, net_untouched(-1, &e) == 1 ? M_OK : M_ERR, 0, 0, NULL, 0);
 		else
@@ -111,7 +118,11 @@ static int answer(struct cell *c, struct frame *f, struct err *e)
 			return err_set(e, ERR_SYSTEM, "the cell died while it was prepared");
 		if (f->type == M_SOCKET)
 			slot_take_socket(&c->net, f);
-	} while (f->type == M_SOCKET);
+		if (f->type == M_SCRATCH) {
+			close_fd(&c->mold.scratch);
+			c->mold.scratch = take_fd(&f->fd);
+		}
+	} while (f->type == M_SOCKET || f->type == M_SCRATCH);
 	if (f->type == M_OK)
 		return 0;
 	struct wire w = {.p = f->p, .n = f->n};
@@ -141,7 +152,25 @@ static int root_times(int layer, struct timespec *out, struct err *e)
 	return 0;
 }
 
-static int change_times(const char *layer, struct timespec out[MOLD_TIMES], struct err *e)
+// What is in it is in its three directories; a file that came and went changed one of them.
+static int scratch_times(int scratch, struct timespec out[MOLD_TIMES], struct err *e)
+{
+	static const char *const parts[] = {"tmp", "run", "run/lock", "shm"};
+	static_assert(MOLD_LAYER + countof(parts) + 1 == MOLD_TIMES, "a time for each");
+	struct statfs fs;
+	struct stat st;
+	for (size_t i = 0; i < countof(parts); i++) {
+		if (fstatat(scratch, parts[i], &st, AT_SYMLINK_NOFOLLOW))
+			return err_sys(e, "scratch space: %s", parts[i]);
+		out[MOLD_LAYER + i] = st.st_ctim;
+	}
+	if (fstatfs(scratch, &fs))
+		return err_sys(e, "scratch space");
+	out[MOLD_TIMES - 1] = (struct timespec){(time_t)fs.f_ffree, (long)fs.f_bfree};
+	return 0;
+}
+
+static int change_times(const char *layer, struct timespec out[MOLD_LAYER], struct err *e)
 {
 	static const char *const parts[] = {"ws", "home"};
 	auto_fd int dir = fs_open(AT_FDCWD, layer, O_RDONLY | O_DIRECTORY, 0, e);
@@ -178,6 +207,8 @@ int mold_cell(struct cell *c, struct err *e)
 	struct wire w = {.p = f.p, .n = f.n};
 	c->init_pid = (pid_t)wire_get_u32(&w);
 	c->init_pidfd = take_fd(&f.fd);
+	if (!c->mold.made[MOLD_LAYER].tv_sec && scratch_times(c->mold.scratch, c->mold.made, e)) // before its first command
+		return -1;
 	return c->init_pidfd < 0 ? err_set(e, ERR_BUG, "no descriptor of the cell's process came") : 0;
 }
 
@@ -186,21 +217,49 @@ void mold_leave(struct cell *c)
 	if (c->mold.chan.fd >= 0)
 		chan_close(&c->mold.chan);
 	close_fd(&c->mold.pidfd);
+	close_fd(&c->mold.scratch);
 	close_fd(&c->back);
+}
+
+// A short question to the mold.
+static bool ask(struct cell *c, uint8_t type)
+{
+	struct timeval wait = {.tv_sec = 1}, ever = {0};
+	struct frame f;
+	struct err e;
+	setsockopt(c->mold.chan.fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
+	bool yes = chan_send(&c->mold.chan, type, 0, 0, NULL, 0) && !answer(c, &f, &e);
+	setsockopt(c->mold.chan.fd, SOL_SOCKET, SO_RCVTIMEO, &ever, sizeof ever);
+	return yes;
+}
+
+#define LITTLE 64 // files; a mold with more is not worth the time
+
+// Commands leave files in /tmp. When those are gone there is as much room as before, or something is still there.
+static bool scratch_is_as_it_was(struct cell *c)
+{
+	struct timespec now[MOLD_TIMES], *made = c->mold.made;
+	struct err e;
+	if (scratch_times(c->mold.scratch, now, &e))
+		return false;
+	if (!memcmp(now + MOLD_LAYER, made + MOLD_LAYER, (MOLD_TIMES - MOLD_LAYER) * sizeof *now))
+		return true;
+	if (made[MOLD_TIMES - 1].tv_sec - now[MOLD_TIMES - 1].tv_sec > LITTLE || !ask(c, M_CLEAN) || scratch_times(c->mold.scratch, now, &e) ||
+	    memcmp(&now[MOLD_TIMES - 1], &made[MOLD_TIMES - 1], sizeof *now))
+		return false;
+	memcpy(made + MOLD_LAYER, now + MOLD_LAYER, (MOLD_TIMES - MOLD_LAYER) * sizeof *now);
+	return true;
 }
 
 static bool is_as_it_was(struct cell *c)
 {
-	struct timespec now[MOLD_TIMES];
-	struct frame f;
+	struct timespec now[MOLD_LAYER];
 	struct err e;
-	struct timeval wait = {.tv_sec = 1};
 	if (c->limits_changed || change_times(c->ending_layer, now, &e) || memcmp(now, c->mold.made, sizeof now))
 		return false;
-	if (c->net.route >= 0)
-		return net_untouched(c->net.route, &e) == 1;
-	setsockopt(c->mold.chan.fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
-	return chan_send(&c->mold.chan, M_FIT, 0, 0, NULL, 0) && !answer(c, &f, &e);
+	if (c->net.route >= 0 ? net_untouched(c->net.route, &e) != 1 : !ask(c, M_FIT))
+		return false;
+	return scratch_is_as_it_was(c);
 }
 
 static void wait_for_end(int pidfd)

@@ -2,9 +2,10 @@
 // A mold: what a cell that touched nothing leaves for the next cell at the same place. One small process keeps it: a user
 // and a network namespace, the seat's group, and a mount namespace with the place and an empty layer mounted, the host's
 // file tree left. A cell's first process is cloned from it with everything a command could have marked made anew: pids,
-// ipc, names, /proc, /tmp, /run, /dev/shm, terminals. Making the rest takes five times as long and wears the disk.
+// ipc, names, /proc, terminals. Making the rest takes five times as long and wears the disk.
 //
-// Untouched is checked, not believed: no time stamp of the layer's directories changed, no packet ever moved.
+// Untouched is checked, not believed: no time stamp of the layer's directories changed, no packet ever moved, and in /tmp,
+// /run and /dev/shm there is nothing new, or after what a command left there was removed as much room as before.
 #pragma once
 #include "base/chan.h"
 #include "cell/seat.h"
@@ -14,13 +15,17 @@
 struct cell;
 struct contain;
 
-#define MOLD_TIMES 3 // change times: of ws, of home, and of what is in root (the uppers of package caches), added up
+enum {
+	MOLD_LAYER = 3, // change times: of ws, of home, and of what is in root (the uppers of package caches), added up
+	MOLD_TIMES = 8, // and of tmp, run, run/lock and shm; last: how much of the scratch space is free
+};
 
 struct mold {
 	struct mold *next;
 	struct chan chan; // to the process that keeps it; fd -1 = no mold
 	int pidfd;	  // of that process
 	int lock;	  // of the layer
+	int scratch;	  // the tmpfs of its cells; -1 = not told yet
 	struct seat seat;
 	char *layer; // its path while it waits
 	void *place; // bytes, as in M_WANT
@@ -32,7 +37,7 @@ struct mold {
 	uint64_t since_ms;
 };
 
-#define MOLD_NONE ((struct mold){.chan.fd = -1, .pidfd = -1, .lock = -1, .seat.lock = -1})
+#define MOLD_NONE ((struct mold){.chan.fd = -1, .pidfd = -1, .lock = -1, .scratch = -1, .seat.lock = -1})
 
 // In the supervisor.
 int mold_make(struct cell *c, struct err *e) MUST_USE; // for the place of its slot

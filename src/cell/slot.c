@@ -76,7 +76,7 @@ struct contain slot_contain(const struct cell *cell)
 	const struct nursery *n = cell->nursery;
 	struct contain c = {
 		.host = &n->rootfs, .ids = &n->ids, .profile = cell->profile, .warm = cell->fresh_layer, .root = -1,
-		.trust = &n->trust, .net = NET_SOCKETS_NONE, .layer = -1, .base = -1, .null_file = -1, .empty_dir = -1, .place = cell->place ? &cell->place->spec : NULL,
+		.trust = &n->trust, .net = NET_SOCKETS_NONE, .scratch = -1, .layer = -1, .base = -1, .null_file = -1, .empty_dir = -1, .place = cell->place ? &cell->place->spec : NULL,
 	};
 	userns_inside_ids(&n->ids, cell->profile, &c.uid, &c.gid);
 	return c;

@@ -24,7 +24,10 @@ static int open_dirs(struct engine *g, struct err *e)
 	g->home_fd = fs_open(AT_FDCWD, g->skep_home, O_RDONLY | O_DIRECTORY, 0, e);
 	if (g->home_fd < 0)
 		return -1;
-	return open_dir(g, "sandboxes", &g->sandboxes, e) || open_dir(g, "layers", &g->layers, e) ||
+	if (open_dir(g, "sandboxes", &g->sandboxes, e))
+		return -1;
+	fs_spread(g->sandboxes); // beside what others delete every inode that is free takes a look at the disk
+	return open_dir(g, "layers", &g->layers, e) ||
 			       open_dir(g, "journals", &g->journals, e) || open_dir(g, "images", &g->images, e) ||
 			       fs_mkdirs(g->home_fd, "trees", 0700, e) || fs_mkdirs(g->home_fd, "repos", 0700, e) ||
 			       open_dir(g, "run/cells", &g->cells, e)

@@ -10,6 +10,7 @@
 #include "isolate/net.h"
 #include "isolate/rlimits.h"
 #include "isolate/seccomp.h"
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -257,7 +258,7 @@ static int prepare_place(struct contain *c, struct err *e)
 	struct plan p = {0};
 	if (open_base(c, c->place, e) || hide_base(c, c->place, e) || own_top(c, e) || ready_caches(c, c->place, e))
 		return -1;
-	rootfs_place(c->host, c->place, c->molded, &p);
+	rootfs_place(c->host, c->place, &p);
 	if (apply(c, &p, e))
 		return -1;
 	c->has = SLOT_PLACE;
@@ -341,12 +342,45 @@ int contain_mold(struct contain *c, const int *trees, int n_trees, struct err *e
 	    open_root(c, e))
 		return -1;
 	rootfs_frame(c->host, &p);
+	if (apply(c, &p, e) || (c->scratch = fs_open(c->root, ROOTFS_SCRATCH, O_PATH | O_DIRECTORY, 0, e)) < 0)
+		return -1;
+	rootfs_cover(&p);
 	if (apply(c, &p, e) || prepare_layer(c, trees, n_trees, e) || mount_seal(c->root, e) || caps_drop_bounding(0, e))
 		return -1;
 	if (prctl(PR_SET_DUMPABLE, 0))
 		return err_sys(e, "protect the mold");
 	close_fd(&c->root);
-	rootfs_own(c->place, &c->own);
+	rootfs_own(&c->own);
+	return 0;
+}
+
+// All but `kept`, which may be NULL.
+static int empty_dir(int at, const char *name, const char *kept, size_t n_kept, struct err *e)
+{
+	int rc = 0, fd = fs_open(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, e);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *ent;
+	if (!d)
+		return -1;
+	while (!rc && (ent = readdir(d)))
+		if (strcmp(ent->d_name, ".") && strcmp(ent->d_name, "..") && !(n_kept == strlen(ent->d_name) && !memcmp(ent->d_name, kept, n_kept)))
+			rc = fs_remove_tree(fd, ent->d_name, e);
+	closedir(d);
+	return rc;
+}
+
+// Seen from the tmpfs itself nothing is mounted in it: a workspace below /tmp is an empty directory here, and stays.
+int contain_clean(const struct contain *c, struct err *e)
+{
+	static const char *const dirs[][2] = {{"tmp", "/tmp/"}, {"run", "/run/"}, {"run/lock", "/run/lock/"}, {"shm", "/dev/shm/"}};
+	for (size_t i = 0; i < countof(dirs); i++) {
+		bool below = str_has_prefix(c->place->ws_path, dirs[i][1]), run = !strcmp(dirs[i][0], "run");
+		const char *kept = below ? c->place->ws_path + strlen(dirs[i][1]) : run ? "lock" : "";
+		if (run && below && strcmp(kept, "lock") && !str_has_prefix(kept, "lock/"))
+			return err_set(e, ERR_UNSUPPORTED, "a workspace in /run"); // two names to keep there: not worth it
+		if (empty_dir(c->scratch, dirs[i][0], kept, strcspn(kept, "/"), e))
+			return -1;
+	}
 	return 0;
 }
 

@@ -29,6 +29,7 @@ struct contain {
 	const struct trust_host *trust;
 	bool gated;		// the network has what a gate needs
 	struct net_sockets net; // made in the cell's network, for the supervisor
+	int scratch; // a mold's: what /tmp, /run and /dev/shm are parts of
 	int layer, base; // directories kept open for change walks; base -1 when empty
 	int lowers[LIMIT_LAYERS]; // the workspace parts of sealed layers, for the same; -1: it has none
 	int n_lowers;
@@ -39,6 +40,7 @@ struct contain {
 int contain_prepare(struct contain *c, const int *trees, int n_trees, struct err *e) MUST_USE;
 int contain_mold(struct contain *c, const int *trees, int n_trees, struct err *e) MUST_USE;
 int contain_enter(struct contain *c, struct err *e) MUST_USE;
+int contain_clean(const struct contain *c, struct err *e) MUST_USE; // a mold: what its last cell left in the scratch space goes
 // trees: detached mounts for the sources, in the order of rootfs_sources.
 int contain_build(struct contain *c, const struct cell_spec *s, const int *trees, int n_trees, struct err *e) MUST_USE;
 int contain_lock(struct contain *c, const struct cell_spec *s, bool supervised, struct isolation *out, int *out_listener,

@@ -50,7 +50,7 @@ void plan_done(struct plan *p)
 }
 
 static const char *const kind_names[] = {"dir",	   "file",   "link",   "copy",	  "bind", "node", "tmpfs",
-					 "proc",   "devpts", "mqueue", "overlay", "mask", "read-only", "resize", "part", "move", "detach"};
+					 "proc",   "devpts", "mqueue", "overlay", "mask", "read-only", "resize", "part", "detach"};
 static_assert(countof(kind_names) == MOUNT_KINDS, "a name per kind");
 
 void plan_print(const struct plan *p, struct buf *out)
@@ -304,7 +304,7 @@ static int op_make(const struct mount_op *op, const struct mount_env *env, struc
 		return 0;
 	}
 	if (op->kind == MOUNT_FILE) {
-		int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+		int flags = O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC | (op->flags & MF_OURS ? O_TRUNC : O_EXCL);
 		auto_fd int fd = openat(dir, name, flags, 0644);
 		if (fd < 0 && errno == EEXIST && !unlinkat(dir, name, 0))
 			fd = openat(dir, name, flags, 0644);
@@ -441,15 +441,6 @@ static int op_detach(const struct mount_op *op, const struct mount_env *env, str
 	return syscall(SYS_umount2, path, MNT_DETACH_FLAG) ? err_sys(e, "detach %s", op->dst) : 0;
 }
 
-static int op_move(const struct mount_op *op, const struct mount_env *env, struct err *e)
-{
-	auto_fd int from = open_no_links(env->root, op->src, O_DIRECTORY);
-	if (from < 0)
-		return err_sys(e, "move %s", op->src);
-	auto_fd int target = mount_target(env->root, op->dst, true, e);
-	return target < 0 ? -1 : mount_move(from, target, e);
-}
-
 static int op_fs(const struct mount_op *op, const struct mount_env *env, struct err *e)
 {
 	static const struct {
@@ -476,7 +467,7 @@ int plan_apply(const struct plan *p, const struct mount_env *env, struct err *e)
 		[MOUNT_DIR] = op_make,	  [MOUNT_FILE] = op_make,   [MOUNT_LINK] = op_make,	[MOUNT_COPY] = op_copy,
 		[MOUNT_BIND] = op_bind,	  [MOUNT_NODE] = op_bind,   [MOUNT_TMPFS] = op_fs,	[MOUNT_PROC] = op_proc,
 		[MOUNT_DEVPTS] = op_fs,	  [MOUNT_MQUEUE] = op_fs,   [MOUNT_OVERLAY] = op_overlay, [MOUNT_MASK] = op_mask,
-		[MOUNT_RDONLY] = op_rdonly, [MOUNT_RESIZE] = op_resize, [MOUNT_PART] = op_part, [MOUNT_MOVE] = op_move,
+		[MOUNT_RDONLY] = op_rdonly, [MOUNT_RESIZE] = op_resize, [MOUNT_PART] = op_part,
 		[MOUNT_DETACH] = op_detach,
 	};
 	for (size_t i = 0; i < p->n; i++)

@@ -23,7 +23,6 @@ enum mount_kind {
 	MOUNT_RDONLY,  // make what is there read-only, if it is there
 	MOUNT_RESIZE,  // of a tmpfs that is there; data = options
 	MOUNT_PART,    // a directory of what is mounted there already (src, below the root) is seen at dst, too
-	MOUNT_MOVE,    // from src, below the root, to dst
 	MOUNT_DETACH,  // what is mounted at dst goes
 	MOUNT_KINDS,
 };
@@ -33,6 +32,7 @@ enum mount_flags {
 	MF_DEV = 2,	 // else nodev
 	MF_NOEXEC = 4,
 	MF_OPTIONAL = 8, // an absent source is fine; of an overlay: a target that is no directory
+	MF_OURS = 16,	// of a file: nobody else can have put something in its place
 };
 
 struct mount_op {

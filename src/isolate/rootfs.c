@@ -120,7 +120,7 @@ void rootfs_template(const struct rootfs_host *h, struct plan *p)
 }
 
 #define RUN_OPTIONS "mode=755,size=256m,nr_inodes=100k"
-#define OWN ".skep" // where the cell's identity is (identity() below)
+#define OWN ROOTFS_SCRATCH
 
 // One tmpfs for all that ends with the cell: each has a price, in time and more so in memory, that a directory has not.
 static void skeleton_scratch(struct plan *p)
@@ -130,16 +130,25 @@ static void skeleton_scratch(struct plan *p)
 		unsigned flags;
 	} parts[] = {
 		{OWN "/shm", "1777", "dev/shm", MF_WRITE | MF_NOEXEC}, {OWN "/tmp", "1777", "tmp", MF_WRITE},
-		{OWN "/run", "755", "run", MF_WRITE},		       {OWN "/id", "755", OWN, MF_WRITE}, // last: it covers the others
+		{OWN "/run", "755", "run", MF_WRITE},
 	};
 	plan_add(p, MOUNT_TMPFS, NULL, OWN, "mode=755,size=2g,nr_inodes=400k", MF_WRITE);
 	for (size_t i = 0; i < countof(parts); i++)
 		plan_add(p, MOUNT_DIR, NULL, parts[i].src, parts[i].mode, 0);
+	plan_add(p, MOUNT_DIR, NULL, OWN "/id", "755", 0);
 	for (size_t i = 0; i < countof(parts); i++)
 		plan_add(p, MOUNT_PART, parts[i].src, parts[i].dst, NULL, parts[i].flags);
+	plan_add(p, MOUNT_DIR, NULL, "run/lock", "1777", 0);
 }
 
-static void skeleton_kernel(bool image, struct plan *p)
+// The whole of it is covered: nobody inside has a name for it.
+static void cover_scratch(struct plan *p)
+{
+	plan_add(p, MOUNT_PART, OWN "/id", OWN, NULL, MF_WRITE);
+}
+
+// What belongs to the cell's own pid and ipc namespace.
+static void skeleton_views(struct plan *p)
 {
 	plan_add(p, MOUNT_PROC, NULL, "proc", NULL, 0);
 	for (const char *const *m = proc_masked; *m; m++)
@@ -148,14 +157,20 @@ static void skeleton_kernel(bool image, struct plan *p)
 		plan_add(p, MOUNT_RDONLY, NULL, *r, NULL, 0);
 	plan_add(p, MOUNT_DEVPTS, NULL, "dev/pts", "newinstance,ptmxmode=0666,mode=0620", 0);
 	plan_add(p, MOUNT_MQUEUE, NULL, "dev/mqueue", NULL, 0);
+}
+
+static void skeleton_kernel(bool image, struct plan *p)
+{
+	skeleton_views(p);
 	if (image) { // it has its identity in its own /etc, and no place for ours
 		plan_add(p, MOUNT_TMPFS, NULL, "dev/shm", "mode=1777,size=1g,nr_inodes=100k", MF_WRITE | MF_NOEXEC);
 		plan_add(p, MOUNT_TMPFS, NULL, "tmp", "mode=1777,size=1g,nr_inodes=400k", MF_WRITE);
 		plan_add(p, MOUNT_TMPFS, NULL, "run", RUN_OPTIONS, MF_WRITE);
+		plan_add(p, MOUNT_DIR, NULL, "run/lock", "1777", 0);
 	} else {
 		skeleton_scratch(p);
+		cover_scratch(p);
 	}
-	plan_add(p, MOUNT_DIR, NULL, "run/lock", "1777", 0);
 }
 
 void rootfs_system(const struct rootfs_host *h, enum profile profile, bool image, struct plan *p)
@@ -200,6 +215,17 @@ void rootfs_frame(const struct rootfs_host *h, struct plan *p)
 	rootfs_system(h, PROFILE_USER, false, p);
 	for (const char *const *d = points; *d; d++)
 		plan_add(p, MOUNT_DIR, NULL, *d, "755", 0);
+	skeleton_scratch(p);
+}
+
+static void identity(const struct cell_spec *s, const char *dir, struct plan *p);
+
+// With files where the cells' own will be, so that each of them leaves as much behind as it found.
+void rootfs_cover(struct plan *p)
+{
+	struct cell_spec nobody = {.hostname = (char *)"skep"};
+	cover_scratch(p);
+	identity(&nobody, OWN, p);
 }
 
 // Below what each cell mounts for itself.
@@ -216,13 +242,9 @@ bool rootfs_can_mold(const struct cell_spec *place)
 	return !place->hide; // judged when a cell starts, not earlier
 }
 
-#define WAITING_PLACE "srv" // of a workspace below them, in the mold
-
-void rootfs_own(const struct cell_spec *place, struct plan *p)
+void rootfs_own(struct plan *p)
 {
-	skeleton_kernel(false, p);
-	if (is_below_own(place->ws_path))
-		plan_add(p, MOUNT_MOVE, WAITING_PLACE, place->ws_path + 1, NULL, 0);
+	skeleton_views(p);
 }
 
 // --- with the spec ---
@@ -340,7 +362,7 @@ static void identity(const struct cell_spec *s, const char *dir, struct plan *p)
 	};
 	for (size_t i = 0; i < countof(files); i++) {
 		auto_free char *dst = xasprintf("%s/%s", dir, files[i][0]);
-		plan_add(p, MOUNT_FILE, NULL, dst, files[i][1], 0);
+		plan_add(p, MOUNT_FILE, NULL, dst, files[i][1], strcmp(dir, OWN) ? 0 : MF_OURS);
 	}
 }
 
@@ -415,7 +437,7 @@ void rootfs_fresh_home(const struct rootfs_host *h, const struct cell_spec *plac
 	overlay(p, h, s, &USER_HOME[1], home_lower(s), "home"); // a plain bind would tell the layer's path on the host
 }
 
-void rootfs_place(const struct rootfs_host *h, const struct cell_spec *s, bool mold, struct plan *p)
+void rootfs_place(const struct rootfs_host *h, const struct cell_spec *s, struct plan *p)
 {
 	for (uint32_t i = 0; i < s->n_mounts && i < ROOTFS_MOUNTS_MAX; i++) {
 		const struct cell_mount *m = &s->mounts[i];
@@ -428,7 +450,7 @@ void rootfs_place(const struct rootfs_host *h, const struct cell_spec *s, bool m
 			plan_add(p, MOUNT_BIND, src, m->dst + 1, NULL, m->writable ? MF_WRITE : 0);
 	}
 	const char *lower = !s->base ? "../empty" : s->hide ? ROOTFS_HIDE ":b" : "b";
-	overlay(p, h, s, mold && is_below_own(s->ws_path) ? WAITING_PLACE : s->ws_path + 1, lower, "ws");
+	overlay(p, h, s, s->ws_path + 1, lower, "ws");
 }
 
 // A sandbox inside mounts a /proc of its own, and the kernel lets it only where a whole one is to be seen already
@@ -467,5 +489,5 @@ void rootfs_cell(const struct rootfs_host *h, const struct cell_spec *s, enum sl
 	if (has < SLOT_LAYER)
 		overlay(p, h, s, s->home + 1, home_lower(s), "home");
 	if (has < SLOT_PLACE)
-		rootfs_place(h, s, false, p);
+		rootfs_place(h, s, p);
 }

@@ -18,6 +18,7 @@
 #define ROOTFS_MOUNTS_MAX 256 // as many as a spec can hold: none is ever left out
 #define ROOTFS_SOURCES_MAX (ROOTFS_MOUNTS_MAX + LIMIT_LAYERS + ROOTFS_SYSTEM_MAX + 16)
 
+#define ROOTFS_SCRATCH ".skep" // below the root: the tmpfs of a cell, until rootfs_cover; then where its identity is
 #define ROOTFS_HIDE "h" // in the stage: whiteouts over the base (isolate/hide.h), made before rootfs_place's plan is applied
 
 #define ROOTFS_POINTS "p" // in the stage: below home, the directories that caches are mounted on; made before home is
@@ -58,7 +59,8 @@ void rootfs_system(const struct rootfs_host *h, enum profile profile, bool image
 void rootfs_kernel(bool image, struct plan *p);
 // The skeleton of a place's mold, and what each cell cloned from it mounts for itself.
 void rootfs_frame(const struct rootfs_host *h, struct plan *p);
-void rootfs_own(const struct cell_spec *place, struct plan *p);
+void rootfs_cover(struct plan *p); // after it nobody has a name for ROOTFS_SCRATCH
+void rootfs_own(struct plan *p);
 bool rootfs_can_mold(const struct cell_spec *place);
 // Options of one overlay. lower: colon-separated names in stage/; part: the subtree of layers ("ws", "home", "root/usr").
 // Sealed layers are k0, k1 ...; those that lack the part are left out when it is mounted.
@@ -76,5 +78,5 @@ void rootfs_sources(const struct rootfs_host *h, const struct cell_spec *s, enum
 void sources_done(struct sources *s);
 // place: NULL, or one whose sources are attached already
 void rootfs_fresh_home(const struct rootfs_host *h, const struct cell_spec *place, struct plan *p);
-void rootfs_place(const struct rootfs_host *h, const struct cell_spec *s, bool mold, struct plan *p);
+void rootfs_place(const struct rootfs_host *h, const struct cell_spec *s, struct plan *p);
 void rootfs_cell(const struct rootfs_host *h, const struct cell_spec *s, enum slot_has has, struct plan *p);

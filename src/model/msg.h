@@ -27,7 +27,7 @@ enum msg_type {
 	M_WANT,	   // u8 profile, u8 warm (2: as 1, but only if there is a mold, else no answer; 1: build on the host image now, with a new layer: for a sandbox whose layer
 		   // directory does not exist yet; the slot's becomes it), then, with warm, a place or nothing
 	// N: supervisor -> nursery, on a socket of its own
-	M_MOLD,	   // four frames: + fd channel, + fd pidfd, + fd layer lock, + fd seat lock with u32 seat, str layer, u64 base dev, ino, u64 mark of its lowers, 4 x u64 change times, place
+	M_MOLD,	   // four frames: + fd channel, + fd pidfd, + fd layer lock, + fd seat lock with u32 seat, str layer, u64 base dev, ino, u64 mark of its lowers, 2 x MOLD_TIMES x u64 change times, place
 	M_REMOVE,  // strv directories (layers, sandbox directories) to remove below SKEP_HOME -> M_OK | M_ERR
 	M_LAYER,   // layer_op (model/layer.h) -> M_OK layer_result | M_ERR
 	// N: nursery -> skepd
@@ -72,6 +72,8 @@ enum msg_type {
 	M_FREEZE,  // u8 on: stop or continue everything by signals -> M_FREEZE u8 done (0: something would not stop; all goes on)
 	M_END,	   // u32 grace ms, u8 walk: end every process, send M_CHANGES (with walk, and if it could be made), exit
 	M_CLONE,   // to a mold: stream 1: its sockets are known; + fd: the channel of the process to clone -> M_OK u32 pid, + fd: pidfd | M_ERR
+	M_SCRATCH, // from a mold, before its answer: + fd: the tmpfs its cells have in turn
+	M_CLEAN,   // to a mold: its last cell left something in its scratch space -> M_OK | M_ERR
 	M_FIT,	   // to a mold: has anything moved in its network? -> M_OK | M_ERR
 	M_WALK,	   // u8 first in this cell: what is older than it is no news: look what changed, beside the work -> M_CHANGES with id 1
 	M_USAGE,   // u64 memory limit (0 = only look) -> M_USAGE u64 bytes used, u32 pid of the process killed for it or 0, u32 processes

@@ -52,7 +52,7 @@ def test_not_after_a_touch(skep, mark):
 
 
 def test_carries_nothing_over(home, skep):
-    leave = "echo t > /tmp/left; echo s > /dev/shm/left; ipcmk -M 4096 -p 0666 >/dev/null; ipcmk -Q >/dev/null; (sleep 60 &) ; " + NS
+    leave = "echo t > /tmp/left; mkdir -p /tmp/d/e/f; ln -s / /tmp/d/l; chmod 0 /tmp/d/e; mkfifo /dev/shm/p; echo s > /dev/shm/left; ipcmk -M 4096 -p 0666 >/dev/null; ipcmk -Q >/dev/null; (sleep 60 &) ; " + NS
     look = f"ls -A /tmp /dev/shm; ipcs -m -q | grep -c 0x; ls -d /proc/[0-9]* | wc -l; hostname; cat /etc/machine-id; {NS}"
     first, seen = set(runs(skep, 8, leave)), []
     for _ in range(8):

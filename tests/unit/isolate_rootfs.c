@@ -124,7 +124,7 @@ static void masks_come_after_what_they_mask(void **state)
 	s.mounts = xcalloc(2, sizeof *s.mounts);
 	s.mounts[0] = (struct cell_mount){.src = xstrdup("/home/a/.cargo"), .dst = xstrdup("/home/a/.cargo")};
 	s.mounts[1] = (struct cell_mount){.src = xstrdup(""), .dst = xstrdup("/home/a/.cargo/credentials.toml")};
-	rootfs_place(&h, &s, false, &p);
+	rootfs_place(&h, &s, &p);
 	const struct mount_op *bind = find(&p, MOUNT_BIND, "home/a/.cargo");
 	const struct mount_op *mask = find(&p, MOUNT_MASK, "home/a/.cargo/credentials.toml");
 	assert_true(bind && mask && bind < mask);
