@@ -55,7 +55,7 @@ static int check_place(struct request *r, struct err *e)
 	struct seen s = {0};
 	MHD_get_connection_values(r->conn, MHD_HEADER_KIND, look, &s);
 	if (s.hosts != 1 || !s.host || !front_knows_host(r->tcp, str_of(s.host)))
-		return err_set(e, ERR_DENIED, "not asked under a name of this server: use its address, or name it with skep serve --public-url");
+		return err_status(e, ERR_DENIED, 403, "not asked under a name of this server: use its address, or name it with skep serve --public-url");
 	if (!s.origins)
 		return 0;
 	// A page may ask where it came from, nowhere else: a preview is another host, and so is everything foreign.
@@ -63,7 +63,7 @@ static int check_place(struct request *r, struct err *e)
 	const char *authority = str_has_prefix(o, "http://") ? o + 7 : str_has_prefix(o, "https://") ? o + 8 : "";
 	if (s.origins == 1 && *authority && !strcasecmp(authority, s.host))
 		return 0;
-	return err_set(e, ERR_DENIED, "pages of another origin may not use this server");
+	return err_status(e, ERR_DENIED, 403, "pages of another origin may not use this server");
 }
 
 static enum MHD_Result add_field(void *cls, enum MHD_ValueKind kind, const char *key, const char *value)

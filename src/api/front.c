@@ -33,6 +33,8 @@ static void arm(struct front *f)
 
 void front_wait(struct front_conn *c, uint64_t ms)
 {
+	if (c->closing && c->deadline && (!ms || clock_ms() + ms > c->deadline))
+		return; // its end is near whatever it does
 	c->deadline = ms ? clock_ms() + ms : 0;
 	if (ms)
 		arm(c->front);

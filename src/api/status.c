@@ -31,6 +31,7 @@ static const struct {
 	const char *hint;
 } others[] = {
 	{401, "make a token with `skep token new` and send it as Authorization: Bearer TOKEN"},
+	{403, NULL}, // of no scope
 	{413, "send less at once"},
 	{415, "send Content-Type: application/json"},
 	{421, "open a new connection for this host"},

@@ -13,9 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define LISTENERS 16
+#define END_MS 5000
 #define DEFAULT_ADDRESS "127.0.0.1:7537"
 
 struct serve_opts {
@@ -53,7 +55,9 @@ static void tell(const struct serve_opts *o, const json_t *l)
 	if (o->json)
 		json_print(&b, l, 0);
 	else
-		buf_fmt(&b, "listening on %s", json_str(l, "url"));
+		buf_fmt(&b, "listening on http://%s", json_str(l, "address"));
+	if (!o->json && o->public_url)
+		buf_fmt(&b, ", to be reached as %s", json_str(l, "url"));
 	buf_str(&b, "\n");
 	out_flush(&b);
 }
@@ -83,8 +87,12 @@ static int wait_end(const struct call *c, struct pollfd *p, nfds_t n)
 	p[n] = (struct pollfd){.fd = signals, .events = POLLIN};
 	while (poll(p, n + 1, -1) <= 0)
 		;
-	if (p[n].revents)
+	if (p[n].revents) {
+		for (nfds_t i = 0; i < n; i++) // it answers when nobody is let in any more
+			if (!shutdown(p[i].fd, SHUT_WR))
+				poll(&p[i], 1, END_MS);
 		return 0;
+	}
 	err_set(&e, ERR_UNAVAILABLE, "skepd has stopped listening: it ended, or skep serve --stop was called");
 	return out_fail(c, &e);
 }

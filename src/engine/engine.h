@@ -235,6 +235,8 @@ void engine_trust(struct engine *g, const char *dir, const char *sha256, struct 
 void engine_trusted(struct engine *g, void (*each)(void *ctx, const struct trust_row *r), void *ctx);
 
 // --- who may ask ---
+// Where the site's configuration, or else the user's, wants skepd to listen. Borrowed lists, NULL = nowhere.
+int engine_listen_config(struct engine *g, char *const **out, char *const **out_urls, struct err *e) MUST_USE;
 // Empties *want (name, scope, on, value, rate, expires). The token is in out and nowhere else; the row is borrowed.
 const struct token_row *engine_token_new(struct engine *g, struct token_row *want, char out[TOKEN_SIZE], struct err *e) MUST_USE;
 void engine_tokens(struct engine *g, void (*each)(void *ctx, const struct token_row *t), void *ctx); // newest first
