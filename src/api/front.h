@@ -16,7 +16,7 @@ struct request;
 
 #define FRONT_HEAD_MAX (32u << 10) // bytes of a head
 #define FRONT_HEAD_MS 10000	   // until a connection's head is there
-#define FRONT_IDLE_MS 75000	   // between two requests of a connection
+#define FRONT_IDLE_MS 30000	   // between two requests of a connection
 #define FRONT_BODY_MS 30000	   // a body may stand still so long; and it has to come with 1 KiB/s
 #define FRONT_END_MS 10000	   // what is under way when its listener is closed has so long to end
 #define FRONT_CONNS 4096	   // in all
