@@ -2,7 +2,9 @@
 // Moments of sandboxes: making them, going back to one, starting from one.
 #include "api/layers.h"
 
+#include "api/auth.h"
 #include "api/code.h"
+#include "api/page.h"
 #include "base/mem.h"
 #include <string.h>
 
@@ -36,24 +38,37 @@ void post_snapshot(struct request *r)
 		engine_snapshot(r->engine, r->parts[0], name, (struct done){done_snapshot, r});
 }
 
+struct listing {
+	struct request *r;
+	struct jsonw w;
+	struct page page;
+};
+
 static void list(void *ctx, const struct snapshot *n)
 {
-	encode_snapshot(ctx, n);
+	struct listing *l = ctx;
+	if (request_sees_id(l->r, n->sandbox) && page_takes(&l->page, n->id, n->created))
+		encode_snapshot(&l->w, n);
 }
 
 void get_snapshots(struct request *r)
 {
 	struct err e;
-	struct jsonw w = out(r);
-	jw_open(&w, '{');
-	jw_key(&w, "snapshots");
-	jw_open(&w, '[');
-	if (engine_snapshots(r->engine, request_query(r, "sandbox"), list, &w, &e)) {
+	struct listing l = {.r = r, .w = out(r)};
+	if (page_begin(r, &l.page, &e)) {
 		request_fail(r, &e);
 		return;
 	}
-	jw_close(&w, ']');
-	jw_close(&w, '}');
+	jw_open(&l.w, '{');
+	jw_key(&l.w, "snapshots");
+	jw_open(&l.w, '[');
+	if (engine_snapshots(r->engine, request_query(r, "sandbox"), list, &l, &e)) {
+		request_fail(r, &e);
+		return;
+	}
+	jw_close(&l.w, ']');
+	page_next(&l.page, &l.w);
+	jw_close(&l.w, '}');
 	request_answer(r, 200);
 }
 
@@ -106,7 +121,7 @@ void post_rollback(struct request *r)
 	static const char *const known[] = {"snapshot", NULL};
 	struct err e;
 	const char *word;
-	if (json_only(r->json, known, &e) || json_get_str(r->json, "snapshot", &word, &e))
+	if (json_only(r->json, known, &e) || json_get_str(r->json, "snapshot", &word, &e) || rights_snapshot(r, word, &e))
 		request_fail(r, &e);
 	else
 		engine_rollback(r->engine, r->parts[0], word, (struct done){done_rollback, r});
@@ -138,7 +153,8 @@ void post_fork(struct request *r)
 	struct err e;
 	const char *word;
 	uint64_t count = 1;
-	if (json_only(r->json, known, &e) || json_get_str(r->json, "snapshot", &word, &e) || json_get_u64(r->json, "count", &count, &e)) {
+	if (json_only(r->json, known, &e) || json_get_str(r->json, "snapshot", &word, &e) || json_get_u64(r->json, "count", &count, &e) ||
+	    rights_fork(r, &e) || rights_snapshot(r, word, &e)) {
 		request_fail(r, &e);
 	} else if (count < 1 || count > FORKS_MAX) {
 		err_set(&e, ERR_INVALID, "count must be 1 to %d", FORKS_MAX);

@@ -2,6 +2,7 @@
 // What sandboxes may reach: policies, secrets, answers, trust.
 #include "api/net.h"
 
+#include "api/auth.h"
 #include "api/code.h"
 #include "base/mem.h"
 #include "model/msg.h"
@@ -63,7 +64,7 @@ static void answer_question(struct request *r, const char *sandbox)
 	struct question q = {0};
 	struct err e;
 	struct jsonw w = out(r);
-	if (decode_question(r->json, &q, &e) || encode_verdict(&w, r->engine, sandbox, &q, &e))
+	if (decode_question(r->json, &q, &e) || rights_fields(r, &e) || encode_verdict(&w, r->engine, sandbox, &q, &e))
 		request_fail(r, &e);
 	else
 		request_answer(r, 200);

@@ -3,17 +3,20 @@
 #include "api/server_int.h"
 
 #include "api/auth.h"
+#include "api/front.h"
 #include "api/route.h"
-#include "base/jsonw.h"
 #include "base/log.h"
+#include "base/clock.h"
 #include "base/mem.h"
-#include "engine/engine.h"
+#include "base/str.h"
 #include "model/limits.h"
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #define STREAM_BLOCK (64u << 10)
+#define IGNORED_MAX (256u << 20)
 
 struct request *request_new(struct server *s, struct MHD_Connection *conn, const char *target)
 {
@@ -21,6 +24,11 @@ struct request *request_new(struct server *s, struct MHD_Connection *conn, const
 	r->server = s;
 	r->engine = s->engine;
 	r->conn = conn;
+	r->tcp = server_tcp(s, conn);
+	if (r->tcp) {
+		r->tcp->request = r;
+		front_wait(r->tcp, FRONT_HEAD_MS); // of a second request it is not there yet
+	}
 	r->target = xstrdup(target);
 	r->gone.fd = -1;
 	r->body = BUF_INIT(LIMIT_REQUEST_BODY);
@@ -41,6 +49,7 @@ void request_free(struct request *r)
 	buf_done(&r->answer);
 	free(r->upgraded);
 	free(r->target);
+	principal_free(r->who);
 	free(r);
 }
 
@@ -113,6 +122,11 @@ void request_left(struct request *r)
 	if (r->gone.fd >= 0)
 		loop_del(r->server->loop, &r->gone);
 	r->conn = NULL;
+	if (r->tcp) {
+		r->tcp->request = NULL;
+		front_wait(r->tcp, r->tcp->closing ? 1 : r->upgraded ? 0 : FRONT_IDLE_MS);
+		r->tcp = NULL;
+	}
 	r->suspended = false;
 	r->leaving = true; // on_gone may answer it: then it goes below
 	if (r->on_gone && !told && (r->streaming || !r->status))
@@ -132,6 +146,10 @@ static void put_header(struct MHD_Response *resp, const char *name, const char *
 
 static enum MHD_Result send_response(struct request *r, struct MHD_Response *resp)
 {
+	if (r->tcp && (r->tcp->closing || r->tcp->behind_proxy) && !r->upgraded)
+		put_header(resp, "Connection", "close");
+	if (r->tcp)
+		put_header(resp, "Cache-Control", "no-store");
 	for (int i = 0; i < r->n_headers; i++)
 		put_header(resp, r->headers[i][0], r->headers[i][1]);
 	enum MHD_Result rc = MHD_queue_response(r->conn, (unsigned)r->status, resp);
@@ -237,20 +255,6 @@ void request_answer(struct request *r, int status)
 	answered(r, status);
 }
 
-void error_body(struct buf *b, const struct err *e)
-{
-	struct jsonw w = {.b = b};
-	jw_open(&w, '{');
-	jw_key(&w, "error");
-	jw_open(&w, '{');
-	jw_kstr(&w, "kind", err_kind_name(e->kind));
-	jw_kstr(&w, "message", e->msg);
-	if (e->kind == ERR_CONFLICT && e->sys == ENGINE_NEEDS_REGISTRIES)
-		jw_kstr(&w, "needs", "registries"); // the caller can find them, and ask again
-	jw_close(&w, '}');
-	jw_close(&w, '}');
-}
-
 void request_fail(struct request *r, const struct err *e)
 {
 	buf_clear(&r->answer);
@@ -263,7 +267,7 @@ void request_fail(struct request *r, const struct err *e)
 		return;
 	}
 	error_body(&r->answer, e);
-	request_answer(r, status_of(e->kind));
+	request_answer(r, status_of(e));
 }
 
 void request_stream(struct request *r, int status)
@@ -323,10 +327,36 @@ void upgraded_close(struct upgraded *u)
 
 // --- the way in ---
 
+// Who asks is found before anything is said about the path: without a token all paths look alike.
+static int admit(struct request *r, const char *method, struct err *e)
+{
+	struct err lost;
+	int found = route_find(r, r->server->surfaces, method, &lost);
+	if (auth_identify(r, !found && route_scope(r->route) == SCOPE_OPEN, e))
+		return -1;
+	if (found) {
+		*e = lost;
+		return -1;
+	}
+	return auth_admit(r, e);
+}
+
+// What its head says is too long is not read at all.
+static int check_length(const struct request *r, struct err *e)
+{
+	const char *text = request_header(r, "Content-Length");
+	uint64_t n;
+	if (!text || r->route->body == BODY_STREAM || (!str_to_u64(str_of(text), 0, UINT64_MAX, &n) && n <= LIMIT_REQUEST_BODY))
+		return 0;
+	return err_status(e, ERR_LIMIT, 413, "the request is longer than 8 MiB");
+}
+
 void request_dispatch(struct request *r, const char *method)
 {
 	struct err e;
-	if (route_find(r, r->server->surfaces, method, &e) || auth_admit(r, &e)) {
+	if (r->tcp)
+		front_wait(r->tcp, FRONT_BODY_MS);
+	if (admit(r, method, &e) || check_length(r, &e)) {
 		r->called = true;
 		request_fail(r, &e);
 	} else if (r->route->body == BODY_STREAM) {
@@ -338,9 +368,14 @@ void request_dispatch(struct request *r, const char *method)
 enum MHD_Result request_body(struct request *r, const char *p, size_t *n)
 {
 	size_t took = *n;
-	if (r->status) { // answered already: the rest is read and forgotten
+	if (r->tcp) { // 1 KiB/s is enough, but no less
+		uint64_t now = clock_ms(), most = now + FRONT_BODY_MS, then = r->tcp->deadline + *n;
+		r->tcp->deadline = r->tcp->deadline && then < most ? then : most;
+	}
+	if (r->status) { // answered already: the rest is read and forgotten, within reason
+		r->ignored += *n;
 		*n = 0;
-		return MHD_YES;
+		return r->ignored <= IGNORED_MAX ? MHD_YES : MHD_NO;
 	}
 	if (r->route && r->route->body == BODY_STREAM) {
 		took = r->on_body ? r->on_body(r, p, *n) : *n;
@@ -364,11 +399,14 @@ void request_more(struct request *r)
 static int read_body(struct request *r, struct err *e)
 {
 	if (r->too_large)
-		return err_set(e, ERR_LIMIT, "the request is longer than %u bytes", LIMIT_REQUEST_BODY);
+		return err_status(e, ERR_LIMIT, 413, "the request is longer than 8 MiB");
 	if (r->route->body == BODY_NONE)
 		return r->body.n ? err_set(e, ERR_INVALID, "this request takes no body") : 0;
 	if (r->route->body == BODY_BYTES)
 		return 0;
+	const char *type = request_header(r, "Content-Type");
+	if (r->tcp && r->body.n && (!type || strncasecmp(type, "application/json", 16))) // a page's form can not say this
+		return err_status(e, ERR_INVALID, 415, "the body must be JSON, and its Content-Type say so");
 	r->json = r->body.n ? json_read(r->body.p, r->body.n, e) : json_read("{}", 2, e);
 	if (!r->json)
 		return -1;
@@ -379,6 +417,8 @@ void request_whole(struct request *r)
 {
 	struct err e;
 	r->over = true;
+	if (r->tcp)
+		front_wait(r->tcp, 0); // from here on the time is ours
 	if (r->called) {
 		if (!r->status && r->on_body_end)
 			r->on_body_end(r);

@@ -2,6 +2,7 @@
 // Review: what is pending, and what becomes of it. Answers are what skep-review says: JSON lines, or a patch.
 #include "api/review.h"
 
+#include "api/auth.h"
 #include "api/code.h"
 #include "base/mem.h"
 #include <stdlib.h>
@@ -69,7 +70,7 @@ static void review(struct request *r, enum review_verb verb)
 {
 	struct review_want w = {.verb = verb};
 	struct err e;
-	if (decode(r->json, &w, &e)) {
+	if (decode(r->json, &w, &e) || rights_fields(r, &e)) {
 		review_want_done(&w);
 		request_fail(r, &e);
 		return;

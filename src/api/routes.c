@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The native API: one table, and a handler per row that decodes, asks the engine and encodes.
+#include "api/access.h"
+#include "api/auth.h"
 #include "api/code.h"
+#include "api/events.h"
 #include "api/follow.h"
 #include "api/layers.h"
 #include "api/net.h"
+#include "api/once.h"
+#include "api/openapi.h"
+#include "api/page.h"
 #include "api/review.h"
 #include "api/server.h"
 
@@ -50,13 +56,18 @@ static void put_exec(struct request *r, struct jsonw *w, const struct outcome *o
 		encode_exec(w, o->exec);
 	}
 	jw_key(w, "attach");
-	encode_attach(w, r->engine, o);
+	if (r->who->local)
+		encode_attach(w, r->engine, o);
+	else
+		jw_null(w); // a socket of this machine: others stream
 }
 
 static void done_create(void *ctx, const struct err *e, const struct outcome *o)
 {
 	struct request *r = ctx;
 	struct jsonw w = out(r);
+	once_end(r->ctx, e, o);
+	r->ctx = NULL;
 	if (e) {
 		request_fail(r, e);
 		return;
@@ -66,7 +77,7 @@ static void done_create(void *ctx, const struct err *e, const struct outcome *o)
 		jw_key(&w, "setup");
 		jw_open(&w, '{');
 		jw_kstr(&w, "exec", o->setup);
-		if (o->setup_ticket) {
+		if (o->setup_ticket && r->who->local) {
 			auto_free char *sock = engine_socket(r->engine, o->setup_box);
 			jw_key(&w, "attach");
 			jw_open(&w, '{');
@@ -164,11 +175,17 @@ static void post_sandbox(struct request *r)
 {
 	struct create c = {0};
 	struct err e;
-	if (decode_create(r->json, &c, &e)) {
+	if (decode_create(r->json, &c, &e) || rights_create(r, &c, &e)) {
 		create_done(&c);
 		request_fail(r, &e);
 		return;
 	}
+	struct once *once;
+	if (!once_begin(r, &once)) {
+		create_done(&c);
+		return;
+	}
+	r->ctx = once;
 	engine_create(r->engine, &c, (struct done){done_create, r});
 }
 
@@ -176,6 +193,8 @@ struct listing {
 	struct request *r;
 	struct jsonw w;
 	const char *label; // K=V, or NULL
+	bool paged;
+	struct page page;
 };
 
 static void list_sandbox(void *ctx, const struct sandbox *s)
@@ -184,7 +203,7 @@ static void list_sandbox(void *ctx, const struct sandbox *s)
 	bool fits = !l->label;
 	for (char **v = s->labels; *v; v++)
 		fits |= l->label && !strcmp(*v, l->label);
-	if (fits)
+	if (fits && request_sees(l->r, s) && page_takes(&l->page, s->id, s->created))
 		encode_sandbox(&l->w, l->r->engine, s);
 }
 
@@ -200,13 +219,32 @@ static struct listing list_begin(struct request *r, const char *key)
 static void list_end(struct listing *l)
 {
 	jw_close(&l->w, ']');
+	if (l->paged)
+		page_next(&l->page, &l->w);
 	jw_close(&l->w, '}');
 	request_answer(l->r, 200);
 }
 
+// One in pieces. False: it was answered.
+static bool page_list(struct request *r, const char *key, struct listing *out)
+{
+	struct err e;
+	struct page p;
+	if (page_begin(r, &p, &e)) {
+		request_fail(r, &e);
+		return false;
+	}
+	*out = list_begin(r, key);
+	out->paged = true;
+	out->page = p;
+	return true;
+}
+
 static void get_sandboxes(struct request *r)
 {
-	struct listing l = list_begin(r, "sandboxes");
+	struct listing l;
+	if (!page_list(r, "sandboxes", &l))
+		return;
 	l.label = request_query(r, "label");
 	engine_each(r->engine, list_sandbox, &l);
 	list_end(&l);
@@ -292,13 +330,17 @@ static void post_job(struct request *r)
 
 static void list_exec(void *ctx, const struct exec_row *x)
 {
-	encode_exec(&((struct listing *)ctx)->w, x);
+	struct listing *l = ctx;
+	if (request_sees_id(l->r, x->sandbox) && page_takes(&l->page, x->id, x->started))
+		encode_exec(&l->w, x);
 }
 
 static void get_execs(struct request *r)
 {
 	struct err e;
-	struct listing l = list_begin(r, "execs");
+	struct listing l;
+	if (!page_list(r, "execs", &l))
+		return;
 	if (engine_execs(r->engine, r->n_parts ? r->parts[0] : NULL, list_exec, &l, &e))
 		request_fail(r, &e);
 	else
@@ -494,9 +536,18 @@ static void post_shutdown(struct request *r)
 }
 
 static const struct route routes[] = {
-	{"GET", "/v1/version", BODY_NONE, get_version, SCOPE_OPEN},
-	{"POST", "/v1/sandboxes", BODY_JSON, post_sandbox, SCOPE_RUN},
-	{"GET", "/v1/sandboxes", BODY_NONE, get_sandboxes, SCOPE_READ},
+	{"GET", "/v1/version", BODY_NONE, get_version, SEEN(SCOPE_READ)},
+	{"GET", "/v1/openapi.json", BODY_NONE, get_openapi, SEEN(SCOPE_READ)},
+	{"GET", "/v1/events", BODY_NONE, get_events, SEEN(SCOPE_READ)},
+	{"GET", "/v1/tokens", BODY_NONE, get_tokens, SCOPE_ADMIN},
+	{"POST", "/v1/tokens", BODY_JSON, post_token, SCOPE_ADMIN},
+	{"DELETE", "/v1/tokens/{}", BODY_NONE, delete_token, SCOPE_ADMIN},
+	{"GET", "/v1/listeners", BODY_NONE, get_listeners, SCOPE_ADMIN},
+	{"POST", "/v1/listeners", BODY_JSON, post_listener, SCOPE_LOCAL},
+	{"GET", "/v1/listeners/{}/hold", BODY_NONE, get_listener_hold, SCOPE_LOCAL},
+	{"DELETE", "/v1/listeners/{}", BODY_NONE, delete_listener, SCOPE_LOCAL},
+	{"POST", "/v1/sandboxes", BODY_JSON, post_sandbox, SEEN(SCOPE_RUN)},
+	{"GET", "/v1/sandboxes", BODY_NONE, get_sandboxes, SEEN(SCOPE_READ)},
 	{"GET", "/v1/sandboxes/{}", BODY_NONE, get_sandbox, SCOPE_READ},
 	{"DELETE", "/v1/sandboxes/{}", BODY_NONE, delete_sandbox, SCOPE_RUN},
 	{"POST", "/v1/sandboxes/{}/start", BODY_JSON, post_start, SCOPE_RUN},
@@ -508,6 +559,8 @@ static const struct route routes[] = {
 	{"POST", "/v1/sandboxes/{}/execs", BODY_JSON, post_exec, SCOPE_RUN},
 	{"GET", "/v1/sandboxes/{}/execs", BODY_NONE, get_execs, SCOPE_READ},
 	{"POST", "/v1/sandboxes/{}/jobs", BODY_JSON, post_job, SCOPE_RUN},
+	{"GET", "/v1/sandboxes/{}/token", BODY_NONE, get_sandbox_token, SCOPE_RUN},
+	{"GET", "/v1/sandboxes/{}/events", BODY_NONE, get_sandbox_events, SCOPE_READ},
 	{"GET", "/v1/sandboxes/{}/journal", BODY_NONE, get_journal, SCOPE_READ},
 	{"GET", "/v1/sandboxes/{}/journal/verify", BODY_NONE, get_verify, SCOPE_READ},
 	{"GET", "/v1/sandboxes/{}/policy", BODY_NONE, get_policy, SCOPE_READ},
@@ -523,7 +576,7 @@ static const struct route routes[] = {
 	{"POST", "/v1/sandboxes/{}/dismiss", BODY_JSON, post_dismiss, SCOPE_REVIEW},
 	{"POST", "/v1/sandboxes/{}/undo", BODY_JSON, post_undo, SCOPE_REVIEW},
 	{"POST", "/v1/sandboxes/{}/export", BODY_JSON, post_export, SCOPE_REVIEW},
-	{"GET", "/v1/snapshots", BODY_NONE, get_snapshots, SCOPE_READ},
+	{"GET", "/v1/snapshots", BODY_NONE, get_snapshots, SEEN(SCOPE_READ)},
 	{"GET", "/v1/snapshots/{}", BODY_NONE, get_snapshot, SCOPE_READ},
 	{"DELETE", "/v1/snapshots/{}", BODY_NONE, delete_snapshot, SCOPE_RUN},
 	{"GET", "/v1/policy", BODY_NONE, get_rules, SCOPE_READ},
@@ -535,14 +588,14 @@ static const struct route routes[] = {
 	{"GET", "/v1/trust", BODY_NONE, get_trust, SCOPE_LOCAL},
 	{"POST", "/v1/trust", BODY_JSON, post_trust, SCOPE_LOCAL},
 	{"DELETE", "/v1/trust", BODY_NONE, delete_trust, SCOPE_LOCAL},
-	{"GET", "/v1/execs", BODY_NONE, get_execs, SCOPE_READ},
+	{"GET", "/v1/execs", BODY_NONE, get_execs, SEEN(SCOPE_READ)},
 	{"GET", "/v1/execs/{}", BODY_NONE, get_exec, SCOPE_READ},
 	{"POST", "/v1/execs/{}/attach", BODY_JSON, post_attach, SCOPE_LOCAL},
 	{"POST", "/v1/execs/{}/kill", BODY_JSON, post_kill, SCOPE_RUN},
 	{"GET", "/v1/execs/{}/output", BODY_NONE, get_output, SCOPE_READ},
-	{"GET", "/v1/images", BODY_NONE, get_images, SCOPE_READ},
+	{"GET", "/v1/images", BODY_NONE, get_images, SEEN(SCOPE_READ)},
 	{"POST", "/v1/images", BODY_JSON, post_image, SCOPE_ADMIN},
-	{"GET", "/v1/images/{}", BODY_NONE, get_image, SCOPE_READ},
+	{"GET", "/v1/images/{}", BODY_NONE, get_image, SEEN(SCOPE_READ)},
 	{"DELETE", "/v1/images/{}", BODY_NONE, delete_image, SCOPE_ADMIN},
 	{"POST", "/v1/gc", BODY_JSON, post_gc, SCOPE_ADMIN},
 	{"POST", "/v1/shutdown", BODY_JSON, post_shutdown, SCOPE_LOCAL},

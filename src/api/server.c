@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/server_int.h"
 
+#include "api/front.h"
 #include "base/mem.h"
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#define CONNECTIONS (2 * FRONT_CONNS)
+#define TCP_STILL_S 60u // a client that takes nothing of its answer for so long is cut
 
 static char mark_trusted, mark_foreign; // addresses only: what a connection's peer was found to be
 
@@ -32,10 +36,17 @@ static void on_again(struct timer *t)
 	server_run(container_of(t, struct server, again));
 }
 
-static bool is_trusted(struct MHD_Connection *conn)
+static const void *mark_of(struct MHD_Connection *conn)
 {
 	const union MHD_ConnectionInfo *info = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-	return info && info->socket_context == &mark_trusted;
+	return info ? info->socket_context : &mark_foreign;
+}
+
+struct front_conn *server_tcp(struct server *s, struct MHD_Connection *conn)
+{
+	const void *mark = mark_of(conn);
+	(void)s;
+	return mark == &mark_trusted || mark == &mark_foreign ? NULL : (struct front_conn *)mark;
 }
 
 // The target as it came: the library decodes it before it is split, so %2F would look like a slash.
@@ -50,7 +61,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const 
 {
 	struct request *r = *state;
 	(void)cls, (void)url, (void)version;
-	if (!r || !is_trusted(conn))
+	if (!r || mark_of(conn) == &mark_foreign)
 		return MHD_NO;
 	if (!r->begun) {
 		r->begun = true;
@@ -83,12 +94,23 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **state, e
 static void on_connection(void *cls, struct MHD_Connection *conn, void **context,
 			  enum MHD_ConnectionNotificationCode code)
 {
-	(void)cls;
+	struct server *s = cls;
 	struct ucred peer;
 	socklen_t n = sizeof peer;
-	if (code != MHD_CONNECTION_NOTIFY_STARTED)
+	const void *mark = *context;
+	if (code != MHD_CONNECTION_NOTIFY_STARTED) {
+		if (mark && mark != &mark_trusted && mark != &mark_foreign)
+			front_gone(*context);
+		*context = NULL;
 		return;
+	}
 	const union MHD_ConnectionInfo *info = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+	struct front_conn *tcp = info ? front_by_fd(s->front, info->connect_fd) : NULL;
+	if (tcp) {
+		*context = tcp;
+		MHD_set_connection_option(conn, MHD_CONNECTION_OPTION_TIMEOUT, TCP_STILL_S);
+		return;
+	}
 	bool ours = info && !getsockopt(info->connect_fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) && peer.uid == geteuid();
 	*context = ours ? &mark_trusted : &mark_foreign;
 }
@@ -96,6 +118,24 @@ static void on_connection(void *cls, struct MHD_Connection *conn, void **context
 static void on_mhd_log(void *cls, const char *fmt, va_list ap)
 {
 	(void)cls, (void)fmt, (void)ap; // what clients do wrong is answered to them
+}
+
+// From the door: its head is there.
+static void serve_tcp(void *ctx, struct front_conn *c)
+{
+	struct server *s = ctx;
+	socklen_t n = c->peer.ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+	if (MHD_add_connection(s->mhd, c->fd, (struct sockaddr *)&c->peer, n) != MHD_YES) {
+		front_gone(c); // the library has closed it
+		return;
+	}
+	if (!s->inside)
+		server_run(s);
+}
+
+struct front *server_front(struct server *s)
+{
+	return s->front;
 }
 
 struct server *server_new(struct loop *l, struct engine *g, const struct surface *const *surfaces, int listen_fd,
@@ -107,13 +147,15 @@ struct server *server_new(struct loop *l, struct engine *g, const struct surface
 	s->surfaces = surfaces;
 	s->again.fn = on_again;
 	s->w.fn = on_event;
+	s->front = front_new(l, serve_tcp, s);
 	s->mhd = MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_ALLOW_UPGRADE, 0, NULL, NULL,
 				  on_request, s, MHD_OPTION_EXTERNAL_LOGGER, on_mhd_log, NULL, MHD_OPTION_LISTEN_SOCKET,
 				  listen_fd, MHD_OPTION_URI_LOG_CALLBACK, on_target, s, MHD_OPTION_CONNECTION_LIMIT,
-				  1000u, MHD_OPTION_NOTIFY_CONNECTION, on_connection, s, MHD_OPTION_NOTIFY_COMPLETED,
+				  (unsigned)CONNECTIONS, MHD_OPTION_NOTIFY_CONNECTION, on_connection, s, MHD_OPTION_NOTIFY_COMPLETED,
 				  on_completed, s, MHD_OPTION_END);
 	const union MHD_DaemonInfo *info = s->mhd ? MHD_get_daemon_info(s->mhd, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
 	if (!info) {
+		front_free(s->front);
 		free(s);
 		err_set(e, ERR_SYSTEM, "the HTTP server does not start");
 		return NULL;
@@ -142,5 +184,6 @@ void server_free(struct server *s)
 	loop_del(s->loop, &s->w);
 	timer_clear(s->loop, &s->again);
 	MHD_stop_daemon(s->mhd);
+	front_free(s->front);
 	free(s);
 }

@@ -14,10 +14,13 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/loop.h"
+#include "model/access.h"
 
 struct engine;
 struct server;
-struct principal; // api/auth.h
+struct front;	   // api/front.h
+struct front_conn; // likewise
+struct principal;  // api/auth.h
 
 #define ANSWER_MAX (4u << 20) // bytes of output or journal in one answer
 #define STREAM_HIGH (256u << 10) // bytes that wait for a slow reader before the source shall pause
@@ -30,13 +33,11 @@ enum body {
 	BODY_STREAM, // the handler is called with the head and gets the rest by on_body
 };
 
-// What a caller must be allowed, in this order. LOCAL: the daemon's own user, on the unix socket; no token has it.
-enum scope { SCOPE_OPEN, SCOPE_READ, SCOPE_RUN, SCOPE_REVIEW, SCOPE_ADMIN, SCOPE_LOCAL };
-
 struct request {
 	struct server *server;
 	struct engine *engine;
 	struct MHD_Connection *conn; // NULL once the client is gone
+	struct front_conn *tcp;	     // NULL = the unix socket, or gone
 	const struct surface *surface;
 	const struct route *route;
 	const struct principal *who; // never NULL in a handler
@@ -63,6 +64,7 @@ struct request {
 	bool begun, called, over; // the head was seen; the handler has it; the body was read
 	bool too_large, suspended, streaming, ended, cut, leaving;
 	size_t out_at; // of answer, in a stream
+	size_t ignored; // bytes of body that came after the answer
 	struct upgraded *upgraded;
 	struct request *next; // among the suspended ones
 };
@@ -71,8 +73,14 @@ struct route {
 	const char *method, *path; // {} = one segment; a last {*} = all that follow, as one part
 	enum body body;
 	void (*fn)(struct request *r);
-	enum scope scope; // on the sandbox, exec or snapshot that the first part names, where there is one
+	enum scope scope; // on the sandbox, exec or snapshot that the first part names, where there is one; maybe in SEEN()
 };
+// A scope of a route that names no sandbox and is for tokens of some sandboxes, too: its handler shows and does only what
+// request_sees and request_may allow. Without it such tokens are refused.
+#define SEEN_BIT 0x40
+#define SEEN(s) ((enum scope)((s) | SEEN_BIT))
+enum scope route_scope(const struct route *t); // without that
+
 
 struct surface {
 	const char *name;
@@ -88,6 +96,7 @@ extern const struct surface native_api;
 struct server *server_new(struct loop *l, struct engine *g, const struct surface *const *surfaces, int listen_fd, struct err *e) MUST_USE;
 void server_free(struct server *s);
 void server_shutdown(struct server *s);
+struct front *server_front(struct server *s); // for TCP: listeners, and who takes connections
 
 struct loop *request_loop(struct request *r);
 const char *request_query(struct request *r, const char *key);	      // NULL when absent
@@ -117,5 +126,8 @@ struct upgraded {
 void request_upgrade(struct request *r, const char *protocol, void (*fn)(void *ctx, struct upgraded *u), void *ctx);
 void upgraded_close(struct upgraded *u);
 
-int status_of(enum err_kind kind); // status.c: the HTTP status of an error kind
+// status.c: the HTTP status of an error. Its kind says it, unless e->sys is one itself (no errno is that large): then
+// HTTP knows it better than we do, as with 401 and 413.
+int status_of(const struct err *e);
+int err_status(struct err *e, enum err_kind kind, int status, const char *message); // -1
 void error_body(struct buf *b, const struct err *e); // {"error":{…}}

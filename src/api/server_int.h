@@ -14,8 +14,10 @@ struct server {
 	struct request *suspended;
 	bool inside; // in MHD_run: a resumed connection is served by it
 	bool stopping;
+	struct front *front;
 };
 
+struct front_conn *server_tcp(struct server *s, struct MHD_Connection *conn); // NULL = the unix socket
 void server_run(struct server *s);
 struct request *request_new(struct server *s, struct MHD_Connection *conn, const char *target);
 void request_free(struct request *r);

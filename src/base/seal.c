@@ -109,6 +109,15 @@ void seal_lock(const struct seal *s, const char *name, const void *p, size_t n, 
 	out->n += NONCE + MAC + k + n;
 }
 
+void seal_mac(const struct seal *s, const char *text, unsigned char out[32])
+{
+	static const char domain[] = "skep mac";
+	unsigned char key[crypto_generichash_KEYBYTES]; // not the one that encrypts
+	crypto_generichash(key, sizeof key, (const unsigned char *)domain, sizeof domain, s->key, sizeof s->key);
+	crypto_generichash(out, 32, (const unsigned char *)text, strlen(text), key, sizeof key);
+	sodium_memzero(key, sizeof key);
+}
+
 int seal_unlock(const struct seal *s, const char *name, const void *p, size_t n, struct buf *out, struct err *e)
 {
 	const unsigned char *box = p;

@@ -18,5 +18,8 @@ void seal_lock(const struct seal *s, const char *name, const void *p, size_t n, 
 // was changed since.
 int seal_unlock(const struct seal *s, const char *name, const void *p, size_t n, struct buf *out, struct err *e) MUST_USE;
 
+// 32 bytes that only who has the key can compute from this text: to recognise later what we said.
+void seal_mac(const struct seal *s, const char *text, unsigned char out[32]);
+
 void seal_wipe(struct buf *b); // overwrites and frees
 #define auto_secret __attribute__((cleanup(seal_wipe)))

@@ -3,6 +3,7 @@
 //
 // Order: listen under a private name, take the lock, put the socket in its place, then open the state. So a
 // client whose own skepd lost the race finds the winner's socket at once and merely waits for its answer.
+#include "api/front.h"
 #include "api/server.h"
 #include "backend/backend.h"
 #include "base/fault.h"
@@ -261,11 +262,28 @@ static int start(struct daemon *d, struct err *e)
 	return d->server ? 0 : -1;
 }
 
+// A wrong address must not keep the daemon from its own user.
+static void listen_from_start(struct daemon *d)
+{
+	struct err e;
+	char *const *addresses, *const *urls;
+	if (engine_listen_config(d->engine, &addresses, &urls, &e)) {
+		log_line(LOG_ERROR, "config.yaml: listen: %s", e.msg);
+		return;
+	}
+	for (; addresses && *addresses; addresses++)
+		if (front_listen(server_front(d->server), *addresses, false, urls, &e))
+			log_line(LOG_INFO, "listening on %s", *addresses);
+		else
+			log_line(LOG_ERROR, "config.yaml: listen: %s", e.msg);
+}
+
 static int serve(struct daemon *d)
 {
 	struct err e;
 	if (start(d, &e))
 		return fail(d, &e);
+	listen_from_start(d);
 	log_line(LOG_INFO, "ready pid=%d home=%s", (int)getpid(), d->skep_home);
 	notify_manager();
 	tell_starter(d, "R");

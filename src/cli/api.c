@@ -19,11 +19,16 @@ static void show_wait(bool waiting)
 
 static int reopen(struct api *a, struct err *e)
 {
+	const char *token = NULL;
+	if (home_remote() && home_token(&token, e))
+		return -1;
 	int fd = home_connect_skepd(e);
 	if (fd < 0)
 		return -1;
 	http_client_done(&a->http);
 	http_client_init(&a->http, fd);
+	a->http.host = home_remote();
+	a->http.token = token;
 	a->http.on_wait = show_wait;
 	return 0;
 }
@@ -47,6 +52,8 @@ static int refused(const struct http_reply *r, struct err *e)
 	if (!o)
 		return err_set(e, ERR_SYSTEM, "skepd answered with status %d", r->head.status);
 	err_set(e, err_kind_parse(json_str(o, "kind")), "%s", json_str(o, "message"));
+	if (r->head.status == 401)
+		err_set(e, ERR_DENIED, "%s: set SKEP_TOKEN (skep token new makes one, where skepd runs)", home_remote() ? home_remote() : "skepd");
 	e->sys = !strcmp(json_str(o, "needs"), "registries") ? API_NEEDS_REGISTRIES : 0;
 	return -1;
 }

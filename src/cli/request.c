@@ -4,6 +4,7 @@
 #include "base/jsonw.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "cli/home.h"
 #include "cli/registries.h"
 #include "cli/term.h"
 #include "model/limits.h"
@@ -298,8 +299,21 @@ static void put_git_env(struct jsonw *w)
 	jw_close(w, ']');
 }
 
+// Directories of this machine are not there.
+static int put_remote_place(struct jsonw *w, const struct create_opts *o, struct err *e)
+{
+	if (!o->repo && !o->empty && !o->from)
+		return err_set(e, ERR_INVALID, "this directory is not on the machine of SKEP_HOST: give --repo URL, --from SNAPSHOT or --empty");
+	jw_kstr(w, "repo", o->repo);
+	jw_kstr(w, "ref", o->ref);
+	jw_kstr(w, "workspace_path", o->workspace_path);
+	return 0;
+}
+
 static int put_place(struct jsonw *w, const struct create_opts *o, struct err *e)
 {
+	if (home_remote())
+		return put_remote_place(w, o, e);
 	auto_free char *cwd = getcwd(NULL, 0), *repo = o->repo ? repo_path(o->repo, e) : NULL;
 	if (!cwd)
 		return err_sys(e, "current directory");
@@ -360,8 +374,10 @@ static int put_create(struct jsonw *w, const struct create_opts *o, const struct
 	put_number(w, "ttl_ms", o->ttl);
 	put_number(w, "idle_ms", o->idle);
 	put_number(w, "lease_ms", o->lease);
-	jw_kstr(w, "caller_path", getenv("PATH"));
-	put_cache_env(w);
+	if (!home_remote()) {
+		jw_kstr(w, "caller_path", getenv("PATH"));
+		put_cache_env(w);
+	}
 	put_caller(w);
 	if (exec) {
 		jw_key(w, "exec");

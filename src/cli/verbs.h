@@ -12,6 +12,7 @@ extern const struct cmd cmd_secret_set, cmd_secret_ls, cmd_secret_rm, cmd_trust;
 extern const struct cmd cmd_policy_show, cmd_policy_set, cmd_policy_check, cmd_policy_explain, cmd_policy_suggest;
 extern const struct cmd cmd_snapshot, cmd_snapshot_rm, cmd_snapshots, cmd_rollback, cmd_fork;
 extern const struct cmd cmd_watch, cmd_diff, cmd_apply, cmd_dismiss, cmd_undo, cmd_export, cmd_compare, cmd_race;
+extern const struct cmd cmd_serve, cmd_token_new, cmd_token_ls, cmd_token_rm;
 extern const struct cmd cmd_completion, cmd_version, cmd_help;
 
 extern const struct cmd *const verbs[]; // NULL-terminated

@@ -27,28 +27,32 @@ struct box *box_by_id(struct engine *g, const char *id)
 	return NULL;
 }
 
-struct box *box_find(struct engine *g, const char *id, struct err *e)
+struct box *box_look(struct engine *g, const char *id, struct err *e)
 {
 	size_t n = strlen(id);
 	struct box *found = NULL;
 	int fit = 0;
 	for (struct box *b = g->boxes; b; b = b->next) {
-		if (!strcmp(b->row.id, id) || (b->row.name && !strcmp(b->row.name, id))) {
-			lease_renew(b);
+		if (!strcmp(b->row.id, id) || (b->row.name && !strcmp(b->row.name, id)))
 			return b;
-		}
 		if (n >= 3 && !strncmp(b->row.id, id, n)) {
 			found = b;
 			fit++;
 		}
 	}
-	if (fit == 1) {
-		lease_renew(found);
+	if (fit == 1)
 		return found;
-	}
 	err_set(e, fit ? ERR_CONFLICT : ERR_NOT_FOUND,
 		fit ? "%.40s fits several sandboxes: give more of the id" : "no sandbox %.40s", id);
 	return NULL;
+}
+
+struct box *box_find(struct engine *g, const char *id, struct err *e)
+{
+	struct box *b = box_look(g, id, e);
+	if (b)
+		lease_renew(b);
+	return b;
 }
 
 const char *box_project(const struct box *b)
@@ -65,6 +69,8 @@ struct box *box_add(struct engine *g, struct sandbox *row)
 	box_events_init(b);
 	b->next = g->boxes;
 	g->boxes = b;
+	if (g->on_new && !b->row.project.setup_of)
+		g->on_new(g->on_new_ctx, &b->row);
 	return b;
 }
 

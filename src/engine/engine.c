@@ -68,7 +68,7 @@ static int load_all(struct engine *g, struct err *e)
 {
 	return store_sandboxes(g->store, load, g, e) || sizes_load(g, e) || snaps_load(g, e) || derived_load(g, e) ||
 			       store_nets(g->store, load_net, g, e) || store_projects(g->store, load_project, g, e) || secrets_load(g, e) ||
-			       trust_load(g, e)
+			       trust_load(g, e) || tokens_load(g, e)
 		       ? -1
 		       : 0;
 }
@@ -123,6 +123,7 @@ void engine_free(struct engine *g)
 	secrets_free(g);
 	trust_free(g);
 	create_forget_caches(g);
+	tokens_free(g);
 	for (size_t i = 0; i < countof(fds); i++)
 		close_fd(fds[i]);
 	tools_cache_free(g->tools);
@@ -140,11 +141,23 @@ const struct sandbox *engine_get(struct engine *g, const char *id, struct err *e
 	return b ? &b->row : NULL;
 }
 
+const struct sandbox *engine_peek(struct engine *g, const char *id, struct err *e)
+{
+	struct box *b = box_look(g, id, e);
+	return b ? &b->row : NULL;
+}
+
 void engine_each(struct engine *g, void (*each)(void *ctx, const struct sandbox *s), void *ctx)
 {
 	for (struct box *b = g->boxes; b; b = b->next)
 		if (!b->row.project.setup_of)
 			each(ctx, &b->row);
+}
+
+void engine_on_new(struct engine *g, void (*fn)(void *ctx, const struct sandbox *s), void *ctx)
+{
+	g->on_new = fn;
+	g->on_new_ctx = ctx;
 }
 
 bool engine_size(struct engine *g, const struct sandbox *s, uint64_t *out)

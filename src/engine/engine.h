@@ -108,7 +108,9 @@ void engine_attach(struct engine *g, const char *exec, struct done d);
 void engine_kill(struct engine *g, const char *exec, uint32_t signal, struct done d);
 
 const struct sandbox *engine_get(struct engine *g, const char *id, struct err *e);
+const struct sandbox *engine_peek(struct engine *g, const char *id, struct err *e); // the same, and it does not count as a use
 void engine_each(struct engine *g, void (*each)(void *ctx, const struct sandbox *s), void *ctx); // newest first; without those that make setup layers
+void engine_on_new(struct engine *g, void (*fn)(void *ctx, const struct sandbox *s), void *ctx); // told of every new one; one listener
 bool engine_size(struct engine *g, const struct sandbox *s, uint64_t *out); // bytes of its own layers as last counted; false: not yet
 const char *engine_base_state(const struct sandbox *s); // live (nothing recorded), pinning, pinned, moved, gone, none
 const struct tools *engine_tools(struct engine *g, const struct sandbox *s);
@@ -125,7 +127,11 @@ int engine_output(struct engine *g, const char *exec, const char *stream, uint64
 // The journal, also of removed sandboxes.
 int engine_journal(struct engine *g, const char *id, uint64_t offset, struct buf *out, uint64_t *out_end,
 		   struct err *e) MUST_USE;
+int engine_journal_peek(struct engine *g, const char *id, uint64_t offset, struct buf *out, uint64_t *out_end,
+			struct err *e) MUST_USE; // the same, and it does not count as a use
 int engine_journal_dir(struct engine *g, const char *id, struct err *e) MUST_USE; // descriptor of where it lies
+// How long it is, and when it last grew (Unix ms).
+int engine_journal_end(struct engine *g, const char *id, uint64_t *out_end, uint64_t *out_changed, struct err *e) MUST_USE;
 int engine_journal_verify(struct engine *g, const char *id, struct journal_report *out, struct err *e) MUST_USE;
 
 int engine_image_get(struct engine *g, const char *id, struct image_row *out, struct err *e) MUST_USE;
@@ -227,6 +233,24 @@ int engine_trust_look(struct engine *g, const char *dir, struct trust_view *out,
 // Agrees to what was looked at: CONFLICT when the file has changed since. sha256 NULL: takes the agreement back.
 void engine_trust(struct engine *g, const char *dir, const char *sha256, struct done d);
 void engine_trusted(struct engine *g, void (*each)(void *ctx, const struct trust_row *r), void *ctx);
+
+// --- who may ask ---
+// Where the site's configuration, or else the user's, wants skepd to listen. Borrowed lists, NULL = nowhere.
+int engine_listen_config(struct engine *g, char *const **out, char *const **out_urls, struct err *e) MUST_USE;
+// Empties *want (name, scope, on, value, rate, expires). The token is in out and nowhere else; the row is borrowed.
+const struct token_row *engine_token_new(struct engine *g, struct token_row *want, char out[TOKEN_SIZE], struct err *e) MUST_USE;
+void engine_tokens(struct engine *g, void (*each)(void *ctx, const struct token_row *t), void *ctx); // newest first
+int engine_token_remove(struct engine *g, const char *word, struct err *e) MUST_USE; // id, prefix or name
+// A sandbox's own: it may run on itself, and ends with it. Always the same.
+int engine_sandbox_token(struct engine *g, const char *id, char out[TOKEN_SIZE], struct err *e) MUST_USE;
+// What the holder of this token may. A sandbox's own has the sandbox's id. token_row_done(out) when true.
+bool engine_token_match(struct engine *g, const char *text, struct token_row *out);
+
+bool engine_token_lives(struct engine *g, const char *id); // by its id, or the sandbox's: it has not ended yet
+
+// Under which idempotency key a sandbox was made, for a day. get: 1 = there is one, 0 = none.
+int engine_creation_get(struct engine *g, const char *key, struct creation_row *out, struct err *e) MUST_USE;
+void engine_creation_add(struct engine *g, struct creation_row *c); // empties *c
 
 struct gc_item {
 	char *what, *why;

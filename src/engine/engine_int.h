@@ -121,6 +121,8 @@ struct engine {
 	size_t n_secrets;
 	struct trust_row *trusts;
 	size_t n_trusts;
+	struct token_row *tokens; // token.c
+	size_t n_tokens;
 	char **answers; // rules
 	char **registries; // as the newest request named them
 	char *site_config, *user_config;
@@ -144,10 +146,13 @@ struct engine {
 	bool sizing, size_all;
 	uint64_t started; // this daemon
 	bool has_bash;
+	void (*on_new)(void *ctx, const struct sandbox *s); // may be NULL
+	void *on_new_ctx;
 };
 
 // box.c
 struct box *box_find(struct engine *g, const char *id, struct err *e); // for a caller: whose lease begins anew
+struct box *box_look(struct engine *g, const char *id, struct err *e); // the same, for ourselves
 struct box *box_by_id(struct engine *g, const char *id); // exact id, NULL when absent
 bool name_is_valid(const char *name);
 struct box *box_add(struct engine *g, struct sandbox *row); // empties *row
@@ -171,6 +176,10 @@ void task_end(struct task *t, const struct err *e);    // answers if not done, f
 void task_float(struct task *t);		       // gives the box up, stays alive
 void task_unfloat(struct task *t);		       // to be submitted again
 int task_refuse(struct done d, const struct err *e);
+
+// token.c
+int tokens_load(struct engine *g, struct err *e) MUST_USE;
+void tokens_free(struct engine *g);
 
 // blank.c: a new sandbox's id, with its directory and empty journal made
 int blank_take(struct engine *g, char id[ID_SIZE], struct err *e) MUST_USE;

@@ -9,11 +9,13 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/clock.h"
+#include "base/str.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define LATE_MS 50
@@ -264,7 +266,7 @@ void record_settle(struct box *b, struct settled *out)
 static int find_journal(struct engine *g, const char *id, uint64_t *seq, char anchor[SHA256_HEX], struct err *e)
 {
 	struct gone_row gone;
-	struct box *b = box_find(g, id, e);
+	struct box *b = box_look(g, id, e); 
 	if (b) {
 		*seq = b->row.anchor_seq;
 		memcpy(anchor, b->row.anchor, SHA256_HEX);
@@ -280,6 +282,13 @@ static int find_journal(struct engine *g, const char *id, uint64_t *seq, char an
 
 int engine_journal(struct engine *g, const char *id, uint64_t offset, struct buf *out, uint64_t *out_end, struct err *e)
 {
+	struct err none; // of a removed one
+	box_find(g, id, &none);
+	return engine_journal_peek(g, id, offset, out, out_end, e);
+}
+
+int engine_journal_peek(struct engine *g, const char *id, uint64_t offset, struct buf *out, uint64_t *out_end, struct err *e)
+{
 	uint64_t seq;
 	char anchor[SHA256_HEX];
 	auto_fd int dir = find_journal(g, id, &seq, anchor, e);
@@ -291,6 +300,25 @@ int engine_journal_dir(struct engine *g, const char *id, struct err *e)
 	uint64_t seq;
 	char anchor[SHA256_HEX];
 	return find_journal(g, id, &seq, anchor, e);
+}
+
+int engine_journal_end(struct engine *g, const char *id, uint64_t *out_end, uint64_t *out_changed, struct err *e)
+{
+	uint64_t end = 0, changed = 0;
+	auto_fd int dir = engine_journal_dir(g, id, e);
+	if (dir < 0)
+		return -1;
+	for (unsigned i = 0;; i++) {
+		char name[32] = "journal";
+		struct stat st;
+		if ((i && fmt_to(name, sizeof name, "journal.%u", i)) || fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW))
+			break;
+		end += (uint64_t)st.st_size;
+		changed = (uint64_t)st.st_mtim.tv_sec * 1000 + (uint64_t)st.st_mtim.tv_nsec / 1000000;
+	}
+	*out_end = end;
+	*out_changed = changed;
+	return 0;
 }
 
 int engine_journal_verify(struct engine *g, const char *id, struct journal_report *out, struct err *e)

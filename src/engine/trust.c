@@ -274,6 +274,17 @@ void layers_done(struct layers *l)
 	*l = (struct layers){0};
 }
 
+int engine_listen_config(struct engine *g, char *const **out, char *const **out_urls, struct err *e)
+{
+	const struct config *site, *user;
+	if (config_of(g, SITE, &site, e) || config_of(g, USER, &user, e))
+		return -1;
+	const struct config *from = site && site->listen ? site : user; // the site wins, as everywhere
+	*out = from ? from->listen : NULL;
+	*out_urls = from ? from->public_urls : NULL;
+	return 0;
+}
+
 // --- agreement ---
 
 static void keep(void *ctx, struct trust_row *taken)

@@ -155,7 +155,9 @@ static int read_reply(struct http_client *c, struct http_reply *out, struct err 
 int http_call(struct http_client *c, const struct http_request *rq, struct http_reply *out, struct err *e)
 {
 	auto_buf struct buf b = BUF_INIT(HTTP_BODY_MAX + HTTP_HEAD_MAX);
-	buf_fmt(&b, "%s %s HTTP/1.1\r\nHost: skep\r\n", rq->method, rq->path);
+	buf_fmt(&b, "%s %s HTTP/1.1\r\nHost: %s\r\n", rq->method, rq->path, c->host ? c->host : "skep");
+	if (c->token)
+		buf_fmt(&b, "Authorization: Bearer %s\r\n", c->token);
 	if (rq->body)
 		buf_fmt(&b, "Content-Type: application/json\r\nContent-Length: %zu\r\n", rq->body_len);
 	buf_str(&b, "\r\n");

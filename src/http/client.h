@@ -10,6 +10,8 @@ struct http_client {
 	bool long_answer; // one was: read more at once
 	struct buf in;		       // bytes behind the last answer
 	void (*on_wait)(bool waiting); // optional: the answer takes over half a second; and: it came
+	const char *host;	       // borrowed, for the Host header; NULL = a unix socket
+	const char *token;	       // borrowed, for Authorization; NULL = none
 };
 
 struct http_request {

@@ -481,6 +481,8 @@ static const struct field config_fields[] = {
 	{"resolver", read_resolver, offsetof(struct config, resolver)},
 	{"ca_file", read_ca_file, offsetof(struct config, ca_file)},
 	{"disk_budget", read_budget, 0},
+	{"listen", read_texts, offsetof(struct config, listen)},
+	{"public_url", read_texts, offsetof(struct config, public_urls)},
 };
 
 int config_from(const struct node *root, struct config *out, struct err *e)

@@ -2,6 +2,7 @@
 // The rows of state.db as plain structs. Strings are owned by the struct; times are Unix milliseconds, 0 = none.
 #pragma once
 #include "base/sha256.h"
+#include "model/access.h"
 #include "model/spec.h"
 #include "model/state.h"
 
@@ -171,3 +172,24 @@ struct trust_row {
 	uint64_t at;
 };
 void trust_row_done(struct trust_row *r);
+
+// What a user gave to somebody: only the hash of it. A sandbox's own token has no row.
+struct token_row {
+	char id[ID_SIZE]; // t…
+	char *name;	  // NULL = none
+	char sha256[SHA256_HEX];
+	enum scope scope;
+	enum on_kind on;
+	char *value;   // of on: "K=V", the id of a sandbox, ""
+	uint64_t rate; // requests a second; 0 = the default
+	uint64_t created, expires, used;
+};
+void token_row_done(struct token_row *t);
+
+struct creation_row {
+	char *key; // with who used it
+	char sha256[SHA256_HEX]; // of the request
+	char sandbox[ID_SIZE], exec[ID_SIZE]; // exec "": none
+	uint64_t at;
+};
+void creation_row_done(struct creation_row *c);

@@ -61,6 +61,10 @@ static const char *const steps[] = {
 	"CREATE TABLE layers(id TEXT PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID;",
 
 	"CREATE TABLE projects(sandbox TEXT PRIMARY KEY, body BLOB) WITHOUT ROWID;",
+
+	"CREATE TABLE tokens(id TEXT PRIMARY KEY, name TEXT, sha256 TEXT NOT NULL UNIQUE, scope INTEGER NOT NULL, kind INTEGER NOT NULL,"
+	" value TEXT NOT NULL, rate INTEGER, created INTEGER, expires INTEGER, used INTEGER) WITHOUT ROWID;"
+	"CREATE TABLE creations(key TEXT PRIMARY KEY, sha256 TEXT NOT NULL, sandbox TEXT NOT NULL, exec TEXT, at INTEGER) WITHOUT ROWID;",
 };
 #define SCHEMA_VERSION ((int)countof(steps))
 
@@ -126,6 +130,13 @@ static const char *const sql[] = {
 	[Q_ANSWER_ADD] = "INSERT OR REPLACE INTO answers VALUES(?,?)",
 	[Q_ANSWER_DROP] = "DELETE FROM answers WHERE rule=?",
 	[Q_ANSWERS] = "SELECT rule FROM answers ORDER BY at, rule",
+	[Q_TOKEN_ADD] = "INSERT INTO tokens VALUES(?,?,?,?,?,?,?,?,?,?)",
+	[Q_TOKEN_USED] = "UPDATE tokens SET used=? WHERE id=?",
+	[Q_TOKEN_DROP] = "DELETE FROM tokens WHERE id=?",
+	[Q_TOKENS] = "SELECT * FROM tokens ORDER BY created, id",
+	[Q_KEPT_ADD] = "INSERT OR REPLACE INTO creations VALUES(?,?,?,?,?)",
+	[Q_KEPT_GET] = "SELECT * FROM creations WHERE key=?1 AND at>=?2",
+	[Q_KEPT_TRIM] = "DELETE FROM creations WHERE at<?",
 	[Q_PROJECT_SET] = "INSERT OR REPLACE INTO projects VALUES(?,?)",
 	[Q_PROJECT_DROP] = "DELETE FROM projects WHERE sandbox=?",
 	[Q_PROJECTS] = "SELECT * FROM projects",

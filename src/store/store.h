@@ -76,6 +76,15 @@ int store_project_set(struct store *s, const char *sandbox, const struct project
 int store_projects(struct store *s, void (*each)(void *ctx, const char *sandbox, struct project_row *taken), void *ctx,
 		   struct err *e) MUST_USE;
 
+// token.c
+int store_token_add(struct store *s, const struct token_row *t, struct err *e) MUST_USE;
+int store_token_used(struct store *s, const char *id, uint64_t at, struct err *e) MUST_USE;
+int store_token_drop(struct store *s, const char *id, struct err *e) MUST_USE;
+int store_tokens(struct store *s, void (*each)(void *ctx, struct token_row *taken), void *ctx, struct err *e) MUST_USE; // oldest first
+// Which sandbox was made under an idempotency key; those from before `since` are none. get: 1 = there is one, 0 = none.
+int store_creation_add(struct store *s, const struct creation_row *c, uint64_t since, struct err *e) MUST_USE;
+int store_creation_get(struct store *s, const char *key, uint64_t since, struct creation_row *out, struct err *e) MUST_USE;
+
 // net.c: what sandboxes may reach, secrets, trust, and the answers that stand for every sandbox.
 int store_net_set(struct store *s, const char *sandbox, const struct net_row *n, struct err *e) MUST_USE;
 int store_nets(struct store *s, void (*each)(void *ctx, const char *sandbox, struct net_row *taken), void *ctx,
