@@ -154,6 +154,7 @@ struct review_want {
 	bool ignored; // what git ignores on the host counts too
 	char **paths, **paths_b64, **hunks; // which part of the pending set; none = all of it for diff and export
 	char **accept, **accept_b64;	    // paths whose risks were seen
+	char **edits;			    // apply: pairs of a hunk's id and the lines that land instead
 	char *format, *conflicts, *digest, *to, *author, *email, *subject, *message;
 	char *branch; // export: commits, as a branch of the directory
 	bool bundle;  // export: commits, as a bundle
