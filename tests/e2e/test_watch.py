@@ -343,6 +343,23 @@ def test_a_process_inside_can_not_end_the_watch_for_good(home, project, watch):
     w.change("there")
 
 
+def test_risks_are_told_with_their_reasons(home, project, watch, terminal):
+    sid = home.new()
+    w = watch(sid)
+    t = terminal("watch", sid)
+    t.expect("watching")
+    run(home, sid, "printf 'all:\\n\\trm x\\n' > Makefile; echo plain >> README; ln -s /etc out; printf '\\0' > bin; "
+                   "printf '#!/bin/sh\\n' > go; chmod +x go; printf 'a \\342\\200\\256 b\\n' >> add.c; rm add.h")
+    w.exit()
+    told = {x["path"]: [r["flag"] for r in x["risks"]] for x in w.seen if x["type"] == "change"}
+    assert told == {"Makefile": ["build"], "README": [], "out": ["link"], "bin": ["binary"], "add.c": ["bidi"], "add.h": [], "go": ["executable"]}
+    assert all(len(r["reason"]) > 5 for x in w.seen if x["type"] == "change" for r in x["risks"])
+    review = {c["path"]: [r["flag"] for r in c["risks"]] for c in home.skep("diff", "--json", sid).json()["changes"]}
+    assert {p: f for p, f in told.items() if p in review} == review, "the rules of diff"
+    seen = t.expect("after `sh").string.decode(errors="replace")
+    assert "risk: make runs its commands" in seen and "risk: the link leaves the directory" in seen and "risk: it becomes executable" in seen
+
+
 # -- asking -----------------------------------------------------------------------------------------------------
 def test_each_change_is_taken_or_dismissed_as_it_comes(home, project, terminal):
     sid = home.new()
