@@ -200,11 +200,12 @@ static void end_burst(struct watching *w)
 static void burst(struct watching *w)
 {
 	struct dirs *d = &w->dirs;
-	for (size_t i = 0; i < d->n_dirty && !d->all; i++) {
+	for (size_t i = 0; i < d->n_dirty; i++) {
 		struct known_entry *e = d->dirty[i].closed ? known_find(&w->known, d->dirty[i].path) : NULL;
 		if (e)
 			e->mark = 0; // a store to mapped memory need not show in its times
-		look(w, d->dirty[i].path, d->dirty[i].tree);
+		if (!d->all)
+			look(w, d->dirty[i].path, d->dirty[i].tree);
 	}
 	if (d->all)
 		walk_all(w);
