@@ -197,8 +197,10 @@ def test_commands_are_shown_behind_what_they_changed(home, project, watch):
         run(home, sid, f"echo {i} > f{i}")
     for _ in range(5):
         w.exit()
-    order = [x["argv"][2] if "argv" in x else x["path"] for x in w.seen if x["type"] != "ready" and x.get("kind", "A") == "A"]
-    assert order == [x for i in range(5) for x in (f"echo {i} > f{i}", f"f{i}", f"echo {i} > f{i}")], w.seen
+    at = lambda what: next(i for i, x in enumerate(w.seen) if what(x))
+    for i in range(5):
+        mine = lambda kind, argv=f"echo {i} > f{i}": at(lambda x: x["type"] == kind and x["argv"][2] == argv)
+        assert mine("exec.start") < at(lambda x, i=i: x.get("path") == f"f{i}") < mine("exec.exit"), w.seen
     starts = [x for x in w.seen if x["type"] == "exec.start"]
     assert len(starts) == 5 and all(a["seq"] <= b["seq"] for a, b in zip(w.seen, w.seen[1:]))
 
