@@ -540,6 +540,50 @@ def test_other_bases(home):
     assert files(f"{home.top}/into") == e.tree()
 
 
+def test_a_sandbox_on_nothing(home):
+    """Everything in it is new; nothing is gone."""
+    b = Box(home, "--empty")
+    assert home.show(b.id)["base"] == {"state": "none", "head": None} and b.diff() == b"" and not b.json()["summary"]["gone"]
+    into, taken = f"{home.top}/into", f"{home.top}/taken"
+    put(taken, "a", "another a\n")  # older than what the sandbox makes
+    os.mkdir(into)
+    b.sh("echo hello > a; mkdir -p d/e void; echo deep > d/e/f; ln -s ../a d/l; printf '#!/bin/sh\\n' > run; chmod +x run")
+    for again in range(2):
+        c, summary = b.changes(), b.json()["summary"]
+        assert {p: (x["kind"], x["state"]) for p, x in c.items()} == {
+            "a": ("add", "clean"), "d/e/f": ("add", "clean"), "d/l": ("add", "clean"), "run": ("add", "clean"), "void": ("dir", "clean")}
+        assert not any("why" in x for x in c.values()) and not summary["gone"] and summary["conflicts"] == 0 and summary["files"] == 4
+        if not again:
+            home.skep("stop", b.id).ok()
+    b.apply().fails(2, "--to")
+    assert home.api_raw("POST", f"/v1/sandboxes/{b.id}/apply", {"digest": b.digest(), "set": {"all": True}})[0] == 400
+    b.apply("--to", into).fails(5, "run")
+    b.apply("--to", into, "--accept", "run").ok()
+    assert files(into) == b.tree() and os.path.isdir(f"{into}/void")
+    assert set(b.status()) == {"a", "d/e/f", "d/l", "run"}, "--to leaves the pending set"
+    b.apply("--to", taken, "a").fails(4, "a: conflict")
+    assert read(f"{taken}/a") == b"another a\n"
+    b.apply("--to", taken, "d").ok()
+    assert read(f"{taken}/d/e/f") == b"deep\n"
+
+    patch, mail = b.diff(), f"{home.top}/mail"
+    clean = repo(home, {"other": "o\n"}, where=f"{home.top}/clean")
+    apply_patch(clean, patch)
+    assert files(clean) == {**b.tree(), b"other": ("file", False, b"o\n")}
+    b.run("export", "--patch", mail, "-m", "all of it").ok()
+    mailed = repo(home, {"other": "o\n"}, where=f"{home.top}/mailed")
+    git("am", "-q", mail, cwd=mailed)
+    assert files(mailed) == files(clean)
+    b.run("export", "--branch", "x").fails(2, "--bundle")
+
+    f = Box(home, sid=home.skep("fork", b.id).ok().line)
+    assert f.diff() == patch and f.changes()["a"]["state"] == "clean"
+    b.run("dismiss", "--yes", "d").ok()
+    assert set(b.status()) == {"a", "run"} and b.sh("ls -d d || echo none", ok=False).out == "none\n"
+    b.run("dismiss", "--yes").ok()
+    assert b.diff() == b"" and not b.tree()
+
+
 # --- commits ---
 
 def test_export_of_commits(home):
