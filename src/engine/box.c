@@ -289,6 +289,7 @@ void task_end(struct task *t, const struct err *e)
 	free(t->url);
 	free(t->cwd);
 	strv_free(t->git_env);
+	strv_free(t->alternates);
 	free(t->forks);
 	if (t->later)
 		create_done(t->later);

@@ -68,6 +68,7 @@ struct create {
 	enum setup_mode setup;
 	enum profile profile;
 	char **env, **labels, **git_env;
+	char **alternates; // directories that the repository may borrow objects from
 	char **cache_env; // of workspace/caches.h's variables those that are set
 	struct cell_mount *mounts;
 	uint32_t n_mounts;

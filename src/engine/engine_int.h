@@ -55,6 +55,7 @@ struct task {
 	char *url;	 // as the caller gave it, with what it may hold of credentials
 	char *cwd;	 // the caller's
 	char **git_env;	 // for git alone
+	char **alternates; // directories that objects may be borrowed from
 	bool start, pin; // a create: its cell too; on a frozen copy
 	enum setup_mode setup;
 	const char *told, *told_box, *told_ticket; // of a setup, instead of a sandbox: struct outcome
