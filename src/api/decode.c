@@ -199,6 +199,7 @@ static int refuse_unbuilt(const json_t *o, struct err *e)
 	return 0;
 }
 
+#define ALTERNATES_MAX 40
 #define NET_FIELDS "net", "allow", "deny", "expose_host", "secrets", "registries", "ask"
 
 static int decode_net_members(const json_t *o, struct net_request *n, struct err *e)
@@ -311,10 +312,22 @@ static int decode_git_env(const json_t *o, char ***out, struct err *e)
 	return 0;
 }
 
+static int decode_alternates(const json_t *o, char ***out, struct err *e)
+{
+	if (json_get_strv(o, "alternates", out, e))
+		return -1;
+	if (strv_len(*out) > ALTERNATES_MAX)
+		return err_set(e, ERR_LIMIT, "alternates: more than %d directories", ALTERNATES_MAX);
+	for (char **v = *out; v && *v; v++)
+		if (**v != '/' || strlen(*v) > 4000 || strpbrk(*v, "\t\n"))
+			return err_set(e, ERR_INVALID, "alternates: %.100s is no absolute path of a directory", *v);
+	return 0;
+}
+
 static int decode_origin(const json_t *o, struct create *c, struct err *e)
 {
 	const char *end;
-	if (own_str(o, "from", &c->from, e) || own_str(o, "context", &c->context, e) || own_str(o, "ref", &c->ref, e) || decode_git_env(o, &c->git_env, e) ||
+	if (own_str(o, "from", &c->from, e) || own_str(o, "context", &c->context, e) || own_str(o, "ref", &c->ref, e) || decode_git_env(o, &c->git_env, e) || decode_alternates(o, &c->alternates, e) ||
 	    json_get_bool(o, "auto_snapshot", &c->auto_snapshot, e) || json_get_bool(o, "pin", &c->pin, e) || json_get_str(o, "on_expiry", &end, e))
 		return -1;
 	if (c->context && (!*c->context || strlen(c->context) > 200))
@@ -362,7 +375,7 @@ int decode_create(const json_t *o, struct create *c, struct err *e)
 	static const char *const known[] = {
 		"name", "cwd", "repo", "empty", "image", "profile", "nested", "trace", "env", "mounts", "limits",
 		"timeout_ms", "ttl_ms", "idle_ms", "labels", "workspace_path", "min_isolation", "run", "keep", "start",
-		"umask", "caller_env", "caller_path", "exec", "project", "setup", "cache_env", "from", "context", "ref", "auto_snapshot", "on_expiry", "git_env", "pin",
+		"umask", "caller_env", "caller_path", "exec", "project", "setup", "cache_env", "from", "context", "ref", "auto_snapshot", "on_expiry", "git_env", "pin", "alternates",
 		"pinned", "lease_ms", NET_FIELDS, NULL};
 	bool has_umask, project = true;
 	c->umask_bits = 022;

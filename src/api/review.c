@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define EDITS_MAX 1000
+
 static int own(const json_t *o, const char *key, char **out, struct err *e)
 {
 	const char *s;
@@ -30,15 +32,35 @@ static int decode_set(const json_t *set, struct review_want *w, struct err *e)
 		       : 0;
 }
 
+static int decode_edits(const json_t *edits, struct review_want *w, struct err *e)
+{
+	const char *id;
+	json_t *v;
+	if (!edits || json_is_null(edits))
+		return 0;
+	if (w->verb != REVIEW_APPLY || !json_is_object(edits))
+		return err_set(e, ERR_INVALID, "field \"edits\" goes with apply, and must be an object");
+	if (json_object_size(edits) > EDITS_MAX)
+		return err_set(e, ERR_LIMIT, "field \"edits\" has more than %d members: apply in several steps", EDITS_MAX);
+	json_object_foreach(edits, id, v)
+	{
+		if (!json_is_string(v))
+			return err_set(e, ERR_INVALID, "field \"edits\": %.40s must be a string, the lines that land", id);
+		strv_add(&w->edits, id);
+		strv_add(&w->edits, json_string_value(v));
+	}
+	return 0;
+}
+
 static int decode(const json_t *o, struct review_want *w, struct err *e)
 {
-	static const char *const known[] = {"set", "format", "context", "text", "digest", "accept", "accept_b64", "accept_risk",
+	static const char *const known[] = {"set", "edits", "format", "context", "text", "digest", "accept", "accept_b64", "accept_risk",
 					    "conflicts", "to", "umask", "author", "email", "subject", "message", "branch", "bundle", "ignored",
 					    NULL};
 	bool text = true;
 	uint64_t mask = 022;
 	w->context = 3;
-	if (json_only(o, known, e) || decode_set(json_object_get(o, "set"), w, e) || own(o, "format", &w->format, e) ||
+	if (json_only(o, known, e) || decode_set(json_object_get(o, "set"), w, e) || decode_edits(json_object_get(o, "edits"), w, e) || own(o, "format", &w->format, e) ||
 	    json_get_u64(o, "context", &w->context, e) || json_get_bool(o, "text", &text, e) || own(o, "digest", &w->digest, e) ||
 	    json_get_strv(o, "accept", &w->accept, e) || json_get_strv(o, "accept_b64", &w->accept_b64, e) ||
 	    json_get_bool(o, "accept_risk", &w->accept_risk, e) || json_get_bool(o, "ignored", &w->ignored, e) || own(o, "conflicts", &w->conflicts, e) || own(o, "to", &w->to, e))

@@ -79,6 +79,14 @@
 	X(REVIEW_INHERIT, "review.inherit") \
 	X(EXPORT_OBJECTS, "export.objects") \
 	X(EXPORT_REF, "export.ref") \
+	X(GC_LOOK, "gc.look") \
+	X(GC_FILE, "gc.file") \
+	X(GC_ROW, "gc.row") \
+	X(GC_SNAPSHOT, "gc.snapshot") \
+	X(GC_DERIVED, "gc.derived") \
+	X(GC_STORE, "gc.store") \
+	X(GC_TREE, "gc.tree") \
+	X(GC_REMOVED, "gc.removed") \
 	// one a line: branches add here
 
 enum fault {

@@ -371,6 +371,8 @@ void cell_on_init_frame(struct chan *ch, struct frame *f)
 	case M_CREDIT:
 		if (x) {
 			x->in_credit = wire_get_u64(&w);
+			if (x->live)
+				watching_room(x);
 			client_pump_exec(x);
 		}
 		break;

@@ -371,7 +371,7 @@ static int remove_one(const char *path, struct err *e)
 	size_t n = strlen(self.n.skep_home);
 	if (strncmp(path, self.n.skep_home, n) || path[n] != '/' || strstr(path, "/../") || str_has_suffix(path, "/.."))
 		return err_set(e, ERR_DENIED, "%s does not lie below SKEP_HOME", path);
-	return fs_remove_tree(AT_FDCWD, path, e);
+	return fault(FAULT_GC_TREE, e) ? -1 : fs_remove_tree(AT_FDCWD, path, e);
 }
 
 static int run_remove(struct wire *w, struct layer_result *r, struct err *e)

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define NOTE_MAX (16u << 10)
+#define WAITING_MAX (1u << 20) // notes that the job has no room for yet
 #define HOLD_MS 2000 // the end of a cell waits no longer for who watches it
 
 enum part { PART_FRAME, PART_BODY, PART_NUMBER };
@@ -21,6 +22,7 @@ struct live {
 	uint32_t at, left;
 	struct buf head; // of the body, as far as it is of interest
 	uint32_t asked, passed; // notes to the job, and those that came out again
+	struct buf waiting;	// notes, until the job has room
 	bool dead;
 };
 
@@ -45,6 +47,7 @@ void watching_begin(struct sx *x)
 {
 	x->live = xcalloc(1, sizeof *x->live);
 	x->live->head = BUF_INIT(LIVE_HEAD);
+	x->live->waiting = BUF_INIT(WAITING_MAX);
 	x->spec.want_stdin = true;
 	x->in_credit = 0;
 	x->timeout.fn = on_unclaimed;
@@ -101,6 +104,7 @@ static void let_go(struct sx *x)
 void watching_end(struct sx *x)
 {
 	buf_done(&x->live->head);
+	buf_done(&x->live->waiting);
 	if (!client_attached(x))
 		let_go(x);
 	maybe_end();
@@ -202,6 +206,18 @@ static void put_note(struct buf *b, const struct sx *x, bool start)
 	jw_close(&w, '}');
 }
 
+void watching_room(struct sx *x)
+{
+	struct buf *b = &x->live->waiting;
+	uint64_t room = x->in_credit > x->in_received ? x->in_credit - x->in_received : 0;
+	size_t n = room < b->n ? (size_t)room : b->n;
+	if (!n || x->ended)
+		return;
+	chan_send(&x->cell->init, M_DATA, 0, x->number, b->p, n);
+	x->in_received += n;
+	buf_cut(b, n);
+}
+
 void watching_exec(const struct sx *x, bool start)
 {
 	auto_buf struct buf note = BUF_INIT(NOTE_MAX), b = BUF_INIT(NOTE_MAX + 5);
@@ -216,10 +232,10 @@ void watching_exec(const struct sx *x, bool start)
 			wire_u8(&b, start ? LIVE_BEGAN : LIVE_ENDED);
 			buf_add(&b, note.p, note.n);
 		}
-		if (to->in_credit - to->in_received < b.n)
-			continue; // it is far behind, and no use waiting for
-		chan_send(&to->cell->init, M_DATA, 0, to->number, b.p, b.n);
-		to->in_received += b.n;
+		if (WAITING_MAX - to->live->waiting.n <= b.n)
+			continue; // hundreds of commands behind, and no use waiting for
+		buf_add(&to->live->waiting, b.p, b.n);
 		to->live->asked++;
+		watching_room(to);
 	}
 }

@@ -10,6 +10,7 @@ void watching_begin(struct sx *x); // before it is sent to init
 void watching_end(struct sx *x);
 void watching_output(struct sx *x, const void *p, size_t n); // to sx_output, with its numbers
 void watching_exec(const struct sx *x, bool start);	       // a command began or ended
+void watching_room(struct sx *x);			       // the job can take more
 void watching_client_gone(struct sx *x);
 // True: whoever watches has not been told yet what the last command changed. cell_end follows when it was, or soon anyway.
 bool watching_holds_end(struct cell *c);

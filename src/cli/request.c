@@ -349,6 +349,22 @@ static void put_flags(struct jsonw *w, const struct create_opts *o, bool run)
 		jw_kbool(w, run ? "keep" : "pinned", true); // run: not removed afterwards
 }
 
+static int put_alternates(struct jsonw *w, char *const *dirs, struct err *e)
+{
+	if (!dirs)
+		return 0;
+	jw_key(w, "alternates");
+	jw_open(w, '[');
+	for (; *dirs; dirs++) {
+		auto_free char *path = request_path("--alternates ", *dirs, e);
+		if (!path)
+			return -1;
+		jw_str(w, path, strlen(path));
+	}
+	jw_close(w, ']');
+	return 0;
+}
+
 static int put_create(struct jsonw *w, const struct create_opts *o, const struct exec_request *exec, const struct known *r,
 		      struct err *e)
 {
@@ -364,7 +380,7 @@ static int put_create(struct jsonw *w, const struct create_opts *o, const struct
 	if (o->auto_snapshot)
 		jw_kbool(w, "auto_snapshot", true);
 	put_flags(w, o, exec);
-	if (put_place(w, o, e) || put_mounts(w, o->mounts, e))
+	if (put_place(w, o, e) || put_mounts(w, o->mounts, e) || put_alternates(w, o->alternates, e))
 		return -1;
 	net_put(w, &o->net, r->list);
 	put_env(w, r->env, o->env);

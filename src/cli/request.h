@@ -8,7 +8,7 @@ struct create_opts {
 	const char *name, *repo, *image, *workspace_path, *min_isolation;
 	const char *from, *context, *ref, *on_expiry;
 	bool empty, root, nested, no_trace, auto_snapshot, pin, no_project, no_setup, wait_setup; // wait_setup: no option
-	char **env, **mounts, **labels;
+	char **env, **mounts, **labels, **alternates;
 	uint64_t cpus, memory, disk, pids, timeout, ttl, idle, lease;
 	struct net_opts net;
 	bool rm, keep, tty, no_tty; // run
@@ -25,6 +25,8 @@ struct create_opts {
 		      "find the sandbox of this conversation or task again, or make it"),                         \
 		HINTED(OPT_STR, HINT_SNAPSHOT, CREATE_AT(from), "from", 0, "SNAPSHOT", "start from a snapshot"),  \
 		FLAG(CREATE_AT(pin), "pin", 0, "work on a frozen copy of the directory (takes as long as copying)"), \
+		HINTED(OPT_LIST, HINT_DIR, CREATE_AT(alternates), "alternates", 0, "DIR",                         \
+		       "let git inside see objects that the repository borrows from DIR (git clone --shared)"),   \
 		FLAG(CREATE_AT(auto_snapshot), "auto-snapshot", 0, "take a snapshot before every command"),       \
 		FLAG(CREATE_AT(empty), "empty", 0, "start with an empty workspace"),                              \
 		HINTED(OPT_STR, HINT_IMAGE, CREATE_AT(image), "image", 0, "IMAGE",                                \

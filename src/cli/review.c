@@ -164,6 +164,17 @@ static void put_set(struct jsonw *w, const struct review_place *p, char *const *
 	jw_close(w, '}');
 }
 
+static void put_edits(struct jsonw *w, char *const *edits)
+{
+	if (!edits)
+		return;
+	jw_key(w, "edits");
+	jw_open(w, '{');
+	for (; *edits; edits += 2)
+		jw_kstr(w, edits[0], edits[1]);
+	jw_close(w, '}');
+}
+
 static int ask(struct api *a, const struct review_place *p, const char *verb, const struct buf *body, struct http_reply *out, struct err *e)
 {
 	auto_free char *path = api_path("/v1/sandboxes", p->id, verb);
@@ -237,6 +248,7 @@ json_t *review_do(struct api *a, const struct review_place *p, const struct revi
 		jw_kbool(&w, "accept_risk", o->accept_risk);
 		if (x->accept)
 			jw_kstrv(&w, "accept", x->accept);
+		put_edits(&w, x->edits);
 	}
 	jw_close(&w, '}');
 	return ask(a, p, verb, &body, &r, e) ? NULL : join_lines(&r.body, "steps", e);

@@ -3,6 +3,7 @@
 //
 //   review.c       the verbs diff, apply, dismiss, undo, export
 //   review_ask.c   -p: change by change
+//   review_edit.c  a change as the person wants it
 //   review_show.c  patches on a terminal: colour, pager, nothing that could move the cursor
 #pragma once
 #include "base/json.h"
@@ -31,6 +32,7 @@ json_t *review_ask_diff(struct api *a, const struct review_place *p, const struc
 struct review_choice {
 	bool all;
 	char **hunks, **accept; // borrowed
+	char **edits;		// pairs: a hunk, the lines that land instead of the sandbox's; borrowed
 	const char *digest;
 };
 json_t *review_do(struct api *a, const struct review_place *p, const struct review_opts *o, const char *verb, const struct review_choice *x,
@@ -48,5 +50,13 @@ void show_patch(struct buf *b, const char *p, size_t n, bool colour); // hunks o
 void show_risks(struct buf *b, const json_t *changes); // one line each
 void show_hunk(struct buf *b, const json_t *change, const json_t *hunk, bool colour);
 
-// review_ask.c: exit status
+// review_edit.c. The change in the person's editor: NULL with CONFLICT and why when it was given up, INVALID when it can not
+// be edited at all. Else the lines that are to land, owned.
+char *review_edit(const json_t *change, const json_t *hunk, struct err *e) MUST_USE;
+// The lines of a patch of one change that stand instead of its own after it was edited. INVALID: it does not fit any more.
+int review_edit_read(const char *was, const char *now, struct buf *out, struct err *e) MUST_USE;
+
+// review_ask.c
+bool review_read_line(char *line, size_t size); // of stdin, nothing ahead of it; cut to size. false: the end
+// Exit status.
 int review_patch_mode(const struct call *c, struct api *a, const struct review_place *p, const struct review_opts *o, bool dismiss);

@@ -1,116 +1,375 @@
 // SPDX-License-Identifier: Apache-2.0
-// -p: each change is shown, and a key says what becomes of it. Nothing happens before the last answer.
+// -p: each change is shown, and a key says what becomes of it, the keys of `git add -p`. Nothing happens before the last answer.
 #include "cli/review.h"
 
 #include "base/mem.h"
+#include "base/str.h"
 #include "cli/out.h"
-#include <stdio.h>
+#include <regex.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-struct answers {
-	char **take, **dismiss, **accept;
-	bool quit;
+#define LISTED 20u // changes that g shows at once
+
+enum answer { UNDECIDED, TAKE, LEAVE, DISMISS };
+
+struct item {
+	const json_t *change, *hunk;
+	enum answer answer;
+	char *lines; // as edited; owned
 };
 
-static void answers_done(struct answers *a)
-{
-	strv_free(a->take);
-	strv_free(a->dismiss);
-	strv_free(a->accept);
-}
+struct asking {
+	struct item *v;
+	size_t n, at;
+	bool dismiss, colour, over;
+};
 
 static const char help[] = "y - apply this change\n"
 			   "n - leave it pending\n"
 			   "x - dismiss it: the sandbox's file goes back to what it was\n"
+			   "e - edit it: what you make of it is applied, the rest stays pending\n"
 			   "a - apply it and all later ones of this file\n"
 			   "d - leave it and all later ones of this file\n"
-			   "s - split it: a change is one run of lines, it is as small as it gets\n"
-			   "q - leave this one and all that follow; what was answered is done\n"
+			   "j - leave it undecided, see the next undecided one\n"
+			   "J - leave it undecided, see the next one\n"
+			   "k - leave it undecided, see the undecided one before\n"
+			   "K - leave it undecided, see the one before\n"
+			   "g - go to one by its number\n"
+			   "/ - go to the next one that a regular expression finds\n"
+			   "s - split it: a change is one run of lines, it is as small as it gets; e does more\n"
+			   "q - leave this one and all undecided ones; what was answered is done\n"
 			   "? - this help\n";
 
-// The first letter of an answer; q at the end of input.
-static char read_key(void)
+bool review_read_line(char *line, size_t size)
 {
-	char line[64];
-	if (!fgets(line, sizeof line, stdin))
-		return 'q';
-	return line[0] == '\n' ? '?' : line[0];
-}
-
-static char ask(const json_t *change, const json_t *hunk, size_t at, size_t of, bool dismiss, bool colour)
-{
-	for (;;) {
-		auto_buf struct buf b = BUF_INIT(4 << 20);
-		show_hunk(&b, change, hunk, colour);
-		buf_fmt(&b, "%s(%zu/%zu) %s this change [y,n,%sa,d,q,?]? %s", colour ? "\033[1;34m" : "", at, of, dismiss ? "Dismiss" : "Apply",
-			dismiss ? "" : "x,", colour ? "\033[m" : "");
-		if (out_flush(&b))
-			return 'q';
-		fflush(stdout);
-		char key = read_key();
-		if (strchr(dismiss ? "ynadq" : "ynxadq", key))
-			return key;
-		auto_buf struct buf h = BUF_INIT(4096);
-		buf_str(&h, key == 's' ? "It can not be split: a change is one run of lines.\n" : help);
-		if (out_flush(&h))
-			return 'q';
+	char c;
+	for (size_t n = 0;;) {
+		if (read(STDIN_FILENO, &c, 1) != 1)
+			return false;
+		line[n] = 0;
+		if (c == '\n')
+			return true;
+		if (n + 1 < size) {
+			line[n++] = c;
+			line[n] = 0;
+		}
 	}
 }
 
-static void keep(struct answers *a, const json_t *change, const char *id, char key)
+static void say(struct asking *a, const char *text)
 {
-	if (key == 'x') {
-		strv_add(&a->dismiss, id);
+	auto_buf struct buf b = BUF_INIT(8192);
+	buf_str(&b, text);
+	a->over |= out_flush(&b) != 0;
+}
+
+// --- where to ---
+
+static bool is_open(const struct asking *a, size_t i)
+{
+	return a->v[i].answer == UNDECIDED;
+}
+
+// The next undecided one, from here on and then from the beginning; n when there is none.
+static size_t next_open(const struct asking *a)
+{
+	for (size_t i = 1; i <= a->n; i++)
+		if (is_open(a, (a->at + i) % a->n))
+			return (a->at + i) % a->n;
+	return a->n;
+}
+
+static bool open_before(const struct asking *a, size_t *out)
+{
+	for (size_t i = a->at; i-- > 0;)
+		if (is_open(a, i)) {
+			*out = i;
+			return true;
+		}
+	return false;
+}
+
+static bool open_behind(const struct asking *a, size_t *out)
+{
+	for (size_t i = a->at + 1; i < a->n; i++)
+		if (is_open(a, i)) {
+			*out = i;
+			return true;
+		}
+	return false;
+}
+
+static void move(struct asking *a, char key)
+{
+	size_t to = a->at;
+	if (key == 'k' ? !open_before(a, &to) : key == 'j' ? !open_behind(a, &to) : key == 'K' ? !a->at : a->at + 1 == a->n)
+		say(a, key == 'k' || key == 'K' ? "There is none before it.\n" : "There is none behind it.\n");
+	else
+		a->at = key == 'K' ? a->at - 1 : key == 'J' ? a->at + 1 : to;
+}
+
+static const char *text_of(const struct item *i)
+{
+	return json_str(i->hunk, json_object_get(i->hunk, "text") ? "text" : "content");
+}
+
+// Its first line that changes something.
+static struct str gist(const struct item *i)
+{
+	bool patch = json_object_get(i->hunk, "text") != NULL;
+	struct str rest = str_of(text_of(i)), line = {"", 0};
+	while (str_next(&rest, '\n', &line))
+		if (!patch || (line.n && strchr("+-", line.p[0])))
+			return line;
+	return (struct str){"", 0};
+}
+
+static void list(struct asking *a)
+{
+	static const char marks[] = {[UNDECIDED] = ' ', [TAKE] = '+', [LEAVE] = '-', [DISMISS] = 'x'};
+	auto_buf struct buf b = BUF_INIT(64u << 10);
+	size_t from = a->at - a->at % LISTED;
+	for (size_t i = from; i < a->n && i < from + LISTED; i++) {
+		struct str line = gist(&a->v[i]);
+		buf_fmt(&b, "%c%3zu: ", marks[a->v[i].answer], i + 1);
+		out_text(&b, json_str(a->v[i].change, "path"));
+		buf_str(&b, ": ");
+		out_text_n(&b, line.p, line.n < 60 ? line.n : 60);
+		buf_byte(&b, '\n');
+	}
+	buf_str(&b, "go to which one? ");
+	a->over |= out_flush(&b) != 0;
+}
+
+// What is typed behind the key, or asked for.
+static struct str argument(struct asking *a, char *line, size_t size, void (*prompt)(struct asking *))
+{
+	struct str s = str_of(line + 1);
+	while (s.n && s.p[0] == ' ')
+		s = (struct str){s.p + 1, s.n - 1};
+	if (s.n)
+		return s;
+	prompt(a);
+	if (a->over || !review_read_line(line, size))
+		return (struct str){"", 0};
+	return str_of(line);
+}
+
+static void go(struct asking *a, char *line, size_t size)
+{
+	uint64_t to;
+	struct str word = argument(a, line, size, list);
+	if (str_to_u64(word, 1, a->n, &to))
+		say(a, "There is no change with that number.\n");
+	else
+		a->at = (size_t)to - 1;
+}
+
+static void ask_regex(struct asking *a)
+{
+	say(a, "search for which regular expression? ");
+}
+
+static void search(struct asking *a, char *line, size_t size)
+{
+	regex_t rx;
+	char why[200];
+	struct str word = argument(a, line, size, ask_regex);
+	int bad = regcomp(&rx, word.p, REG_EXTENDED | REG_NOSUB | REG_NEWLINE);
+	if (bad || !word.n) {
+		auto_buf struct buf b = BUF_INIT(1024);
+		if (bad)
+			regerror(bad, &rx, why, sizeof why);
+		else
+			regfree(&rx);
+		buf_str(&b, "That is no regular expression: ");
+		out_text(&b, bad ? why : "it is empty");
+		buf_byte(&b, '\n');
+		a->over |= out_flush(&b) != 0;
 		return;
 	}
-	strv_add(&a->take, id);
-	if (json_array_size(json_object_get(change, "risks"))) // they were shown with it
-		strv_add(&a->accept, json_str(change, "path"));
+	size_t i = 1;
+	while (i <= a->n && regexec(&rx, text_of(&a->v[(a->at + i) % a->n]), 0, NULL, 0))
+		i++;
+	regfree(&rx);
+	if (i > a->n)
+		say(a, "No change matches.\n");
+	else
+		a->at = (a->at + i) % a->n;
 }
 
-static void ask_file(struct answers *a, const json_t *change, size_t *at, size_t of, bool dismiss, bool colour)
+// --- answers ---
+
+static void decide(struct asking *a, enum answer answer)
 {
-	size_t i;
-	json_t *h;
-	char all = 0;
-	json_array_foreach(json_object_get(change, "hunks"), i, h)
-	{
-		++*at;
-		if (a->quit)
-			return;
-		char key = all ? all : ask(change, h, *at, of, dismiss, colour);
-		a->quit = key == 'q';
-		if (key == 'a' || key == 'd')
-			all = key;
-		if (key == 'y' || key == 'a' || key == 'x')
-			keep(a, change, json_str(h, "id"), key);
+	free(a->v[a->at].lines);
+	a->v[a->at].lines = NULL;
+	a->v[a->at].answer = answer;
+	a->at = next_open(a);
+	a->over |= a->at == a->n;
+}
+
+// This one and the undecided ones behind it in its file.
+static void decide_rest(struct asking *a, enum answer answer)
+{
+	const json_t *file = a->v[a->at].change;
+	a->v[a->at].answer = UNDECIDED;
+	for (size_t i = a->at; i < a->n && a->v[i].change == file; i++)
+		if (is_open(a, i))
+			a->v[i].answer = answer;
+	decide(a, answer);
+}
+
+static void edit(struct asking *a)
+{
+	struct err e;
+	struct item *i = &a->v[a->at];
+	char *lines = review_edit(i->change, i->hunk, &e);
+	if (lines) {
+		decide(a, TAKE);
+		i->lines = lines;
+		return;
+	}
+	auto_buf struct buf b = BUF_INIT(1024);
+	buf_str(&b, e.kind == ERR_INVALID ? "It can not be edited: " : "Not edited: ");
+	out_text(&b, e.msg);
+	buf_byte(&b, '\n');
+	a->over |= out_flush(&b) != 0;
+}
+
+static void prompt(struct asking *a)
+{
+	size_t ignored;
+	const struct item *i = &a->v[a->at];
+	auto_buf struct buf b = BUF_INIT(4 << 20);
+	show_hunk(&b, i->change, i->hunk, a->colour);
+	buf_fmt(&b, "%s(%zu/%zu) %s this change [y,n,q,a,d%s", a->colour ? "\033[1;34m" : "", a->at + 1, a->n, a->dismiss ? "Dismiss" : "Apply",
+		a->dismiss ? "" : ",x,e");
+	buf_str(&b, open_before(a, &ignored) ? ",k" : "");
+	buf_str(&b, a->at ? ",K" : "");
+	buf_str(&b, open_behind(a, &ignored) ? ",j" : "");
+	buf_str(&b, a->at + 1 < a->n ? ",J" : "");
+	buf_fmt(&b, "%s,?]? %s", a->n > 1 ? ",g,/" : "", a->colour ? "\033[m" : "");
+	a->over |= out_flush(&b) != 0;
+}
+
+static void act(struct asking *a, char *line, size_t size)
+{
+	switch (*line) {
+	case 'y':
+		decide(a, TAKE);
+		break;
+	case 'n':
+		decide(a, LEAVE);
+		break;
+	case 'a':
+	case 'd':
+		decide_rest(a, *line == 'a' ? TAKE : LEAVE);
+		break;
+	case 'q':
+		a->over = true;
+		break;
+	case 'j':
+	case 'J':
+	case 'k':
+	case 'K':
+		move(a, *line);
+		break;
+	case 'g':
+		go(a, line, size);
+		break;
+	case '/':
+		search(a, line, size);
+		break;
+	case 's':
+		say(a, "It can not be split: a change is one run of lines. e edits it.\n");
+		break;
+	case 'x':
+	case 'e':
+		if (a->dismiss)
+			say(a, "A change is dismissed as a whole, or not.\n");
+		else if (*line == 'e')
+			edit(a);
+		else
+			decide(a, DISMISS);
+		break;
+	default:
+		say(a, help);
 	}
 }
 
-static void ask_all(struct answers *a, const json_t *changes, bool dismiss)
+static void ask_all(struct asking *a, const json_t *changes)
 {
-	const char *no = getenv("NO_COLOR");
-	bool colour = isatty(STDOUT_FILENO) && !(no && *no);
-	size_t i, at = 0, of = 0;
-	json_t *c;
-	json_array_foreach(changes, i, c) of += json_array_size(json_object_get(c, "hunks"));
-	json_array_foreach(changes, i, c) ask_file(a, c, &at, of, dismiss, colour);
+	char line[256];
+	size_t i, k, n = 0;
+	json_t *c, *h;
+	json_array_foreach(changes, i, c) a->n += json_array_size(json_object_get(c, "hunks"));
+	a->v = xcalloc(a->n + 1, sizeof *a->v);
+	json_array_foreach(changes, i, c)
+		json_array_foreach(json_object_get(c, "hunks"), k, h) a->v[n++] = (struct item){.change = c, .hunk = h};
+	a->over = !a->n;
+	while (!a->over) {
+		prompt(a);
+		if (a->over || !review_read_line(line, sizeof line))
+			break;
+		act(a, line, sizeof line);
+	}
 }
 
-static int apply(const struct call *c, struct api *a, const struct review_place *p, const struct review_opts *o, const char *verb, char **hunks,
-		 char **accept, const char *digest)
+// --- what was answered ---
+
+struct answers {
+	char **take, **dismiss, **accept, **edits;
+};
+
+static void sort(const struct asking *a, struct answers *out)
+{
+	const json_t *accepted = NULL;
+	for (size_t i = 0; i < a->n; i++) {
+		const struct item *x = &a->v[i];
+		const char *id = json_str(x->hunk, "id");
+		if (x->answer == DISMISS)
+			strv_add(&out->dismiss, id);
+		if (x->answer != TAKE)
+			continue;
+		strv_add(&out->take, id);
+		if (accepted != x->change && json_array_size(json_object_get(x->change, "risks"))) // they were shown with it
+			strv_add(&out->accept, json_str(x->change, "path"));
+		accepted = x->change;
+		if (x->lines) {
+			strv_add(&out->edits, id);
+			strv_add(&out->edits, x->lines);
+		}
+	}
+}
+
+static void answers_done(struct asking *a, struct answers *x)
+{
+	for (size_t i = 0; i < a->n; i++)
+		free(a->v[i].lines);
+	free(a->v);
+	strv_free(x->take);
+	strv_free(x->dismiss);
+	strv_free(x->accept);
+	strv_free(x->edits);
+}
+
+static int apply(const struct call *c, struct api *a, const struct review_place *p, const struct review_opts *o, const char *verb,
+		 const struct review_choice *x)
 {
 	struct err e;
 	struct review_place none = {.id = p->id, .repo = p->repo, .ignored = p->ignored};
-	struct review_choice x = {.hunks = hunks, .accept = accept, .digest = digest};
-	auto_json json_t *done = review_do(a, &none, o, verb, &x, &e);
+	auto_json json_t *done = review_do(a, &none, o, verb, x, &e);
 	if (!done)
 		return out_fail(c, &e);
 	auto_buf struct buf b = BUF_INIT(256);
-	size_t n = strv_len(hunks);
-	buf_fmt(&b, "%zu change%s %s\n", n, n == 1 ? "" : "s", *verb == 'a' ? "applied" : "dismissed");
+	size_t n = strv_len(x->hunks), edited = strv_len(x->edits) / 2;
+	buf_fmt(&b, "%zu change%s %s", n, n == 1 ? "" : "s", *verb == 'a' ? "applied" : "dismissed");
+	if (edited)
+		buf_fmt(&b, ", %zu of them edited", edited);
+	buf_byte(&b, '\n');
 	return out_flush(&b);
 }
 
@@ -118,19 +377,23 @@ int review_patch_mode(const struct call *c, struct api *a, const struct review_p
 {
 	struct err e;
 	struct answers x = {0};
+	const char *no = getenv("NO_COLOR");
+	struct asking asking = {.dismiss = dismiss, .colour = isatty(STDOUT_FILENO) && !(no && *no)};
 	auto_json json_t *diff = review_ask_diff(a, p, o, true, &e);
 	if (!diff)
 		return out_fail(c, &e);
-	ask_all(&x, json_object_get(diff, "changes"), dismiss);
+	ask_all(&asking, json_object_get(diff, "changes"));
+	sort(&asking, &x);
 	int status = 0;
-	const char *digest = json_str(json_object_get(diff, "summary"), "digest");
+	struct review_choice take = {.hunks = x.take, .accept = x.accept, .edits = x.edits, .digest = json_str(json_object_get(diff, "summary"), "digest")};
 	if (x.take)
-		status = apply(c, a, p, o, dismiss ? "dismiss" : "apply", x.take, x.accept, digest);
+		status = apply(c, a, p, o, dismiss ? "dismiss" : "apply", &take);
 	if (x.dismiss && !status) {
 		// what was applied is no longer pending: the rest has a digest of its own
 		auto_json json_t *rest = review_ask_diff(a, p, o, false, &e);
-		status = rest ? apply(c, a, p, o, "dismiss", x.dismiss, NULL, json_str(json_object_get(rest, "summary"), "digest")) : out_fail(c, &e);
+		struct review_choice go = {.hunks = x.dismiss, .digest = rest ? json_str(json_object_get(rest, "summary"), "digest") : NULL};
+		status = rest ? apply(c, a, p, o, "dismiss", &go) : out_fail(c, &e);
 	}
-	answers_done(&x);
+	answers_done(&asking, &x);
 	return status;
 }

@@ -14,19 +14,11 @@ static const char help[] = "y - apply this change\n"
 			   "q - end; what was answered is done\n"
 			   "? - this help\n";
 
-// The first letter of a line, byte by byte: nothing is read ahead of the next question. q at the end of input.
+// The first letter of a line; q at the end of input.
 static char read_key(void)
 {
-	char first = 0, c;
-	for (;;) {
-		ssize_t n = read(STDIN_FILENO, &c, 1);
-		if (n <= 0)
-			return 'q';
-		if (c == '\n')
-			return first ? first : '?';
-		if (!first)
-			first = c;
-	}
+	char line[64];
+	return !review_read_line(line, sizeof line) ? 'q' : *line ? *line : '?';
 }
 
 bool watch_ask_quits(void)

@@ -5,6 +5,8 @@
 #include "cli/lines.h"
 #include "cli/live.h"
 #include "cli/out.h"
+#include "model/risk.h"
+#include "model/treename.h"
 #include <string.h>
 
 static const char *name_of(char what)
@@ -91,12 +93,71 @@ static void put_rest(struct buf *b, const struct shown *was, const struct live_s
 	}
 }
 
+// What the hunks of a diff add.
+static void read_added(const struct buf *diff, struct risk_text *out)
+{
+	for (size_t at = 0; at < diff->n;) {
+		const char *p = diff->p + at, *nl = memchr(p, '\n', diff->n - at);
+		size_t n = nl ? (size_t)(nl - p) + 1 : diff->n - at;
+		if (*p == '+')
+			risk_of_text(p + 1, n - 1, out);
+		at += n;
+	}
+}
+
+// By the rules of `skep diff`, except that of a bare repository, which takes a look at several files at once. What goes, or is as
+// the base has it, needs no look.
+static void judge(const struct shown *was, const struct live_state *is, const struct buf *diff, risk_fn *found, void *ctx)
+{
+	struct risk_subject s = {.path = is->path, .becomes_executable = is->what == 'f' && is->exec && !(was && was->what == 'f' && was->exec)};
+	if (is->base || is->what == 'x' || treename_path_has_git(is->path))
+		return;
+	if (was && was->whole)
+		s.old = was->p, s.old_n = was->n;
+	if (is->whole)
+		s.now = is->p, s.now_n = is->n;
+	if (is->what == 'l')
+		s.what = RISK_LINK;
+	else if (is->what == 'f')
+		s.what = is->whole && !lines_is_text(is->p, is->n) ? RISK_BINARY : RISK_TEXT; // too long for a watch: by its name
+	if (s.what == RISK_TEXT && diff->n && !diff->overflow)
+		read_added(diff, &s.added);
+	else if (s.what == RISK_TEXT && is->whole && !(was && was->whole && was->n == is->n && !memcmp(was->p, is->p, is->n)))
+		risk_of_text(is->p, is->n, &s.added);
+	risk_judge(&s, found, ctx);
+}
+
+struct risk_out {
+	struct buf *b;
+	struct jsonw *w;
+	bool colour;
+};
+
+static void text_risk(void *ctx, const char *flag, const char *reason)
+{
+	struct risk_out *o = ctx;
+	(void)flag;
+	buf_str(o->b, o->colour ? "\033[33m  risk: " : "  risk: ");
+	out_text(o->b, reason);
+	buf_str(o->b, o->colour ? "\033[m\n" : "\n");
+}
+
+static void json_risk(void *ctx, const char *flag, const char *reason)
+{
+	struct risk_out *o = ctx;
+	jw_open(o->w, '{');
+	jw_kstr(o->w, "flag", flag);
+	jw_kstr(o->w, "reason", reason);
+	jw_close(o->w, '}');
+}
+
 void watch_text(struct buf *b, const struct shown *was, const struct live_state *is, const char *from, bool colour)
 {
 	auto_buf struct buf diff = BUF_INIT(8 << 20);
 	put_head(b, is, from, colour);
 	put_rest(b, was, is);
 	watch_diff(&diff, was, is);
+	judge(was, is, &diff, text_risk, &(struct risk_out){.b = b, .colour = colour});
 	show_patch(b, diff.p, diff.n, colour);
 }
 
@@ -136,5 +197,9 @@ void watch_json(struct buf *b, const struct shown *was, const struct live_state 
 		jw_kbytes(&w, "diff", diff.p, diff.n);
 	else if (is->what == 'f' && is->whole && !lines_is_text(is->p, is->n))
 		jw_kbool(&w, "binary", true);
+	jw_key(&w, "risks");
+	jw_open(&w, '[');
+	judge(was, is, &diff, json_risk, &(struct risk_out){.w = &w});
+	jw_close(&w, ']');
 	jw_close(&w, '}');
 }

@@ -34,13 +34,30 @@ static void end(struct task *t, const struct err *e)
 	then(t, e);
 }
 
-// The lower comes below whatever the sandbox has of its own.
-static void stand_on(struct sandbox *s, const char *lower, char *const *objects)
+// The lower comes below whatever the sandbox has of its own. info: mounts of objects, and what was left out.
+static void stand_on(struct box *b, const char *lower, char *const *info)
 {
-	strv_add(&s->lowers, lower);
-	s->n_base++;
-	for (; objects && *objects; objects++)
-		strv_add(&s->objects, *objects);
+	strv_add(&b->row.lowers, lower);
+	b->row.n_base++;
+	for (; info && *info; info++)
+		if (**info == MADE_LEFT_OUT)
+			strv_add(&b->create_notices, *info + 1);
+		else
+			strv_add(&b->row.objects, *info);
+}
+
+// Owned. Only places that were allowed are borrowed from, whatever the repository names.
+static char **repo_argv(const char *verb, const char *dir, char *const *alternates)
+{
+	const char *words[] = {"skep-repo", verb, "--dir", dir, "--into", "{}", "--objects", OBJECTS_INSIDE};
+	char **v = NULL;
+	for (size_t i = 0; i < countof(words); i++)
+		strv_add(&v, words[i]);
+	for (; alternates && *alternates; alternates++) {
+		strv_add(&v, "--alternates");
+		strv_add(&v, *alternates);
+	}
+	return v;
 }
 
 // --- a directory ---
@@ -66,7 +83,7 @@ static const struct gitstate *state_of(struct engine *g, const char *base, struc
 static void on_gitlayer(struct task *t, const struct err *e, struct derived *d)
 {
 	if (!e)
-		stand_on(&t->box->row, d->row.path, d->row.info);
+		stand_on(t->box, d->row.path, d->row.info);
 	end(t, e);
 }
 
@@ -81,9 +98,14 @@ static void prepare_directory(struct task *t)
 		end(t, s ? NULL : &e);
 		return;
 	}
-	char a0[] = "skep-repo", a1[] = "gitlayer", a2[] = "--dir", a4[] = "--into", a5[] = "{}", a6[] = "--objects", a7[] = OBJECTS_INSIDE;
-	char *argv[] = {a0, a1, a2, b->row.repo, a4, a5, a6, a7, NULL};
-	made_get(t, &(struct made_want){.kind = DERIVED_GIT, .key = s->key, .letter = 'g', .argv = argv, .member = "mounts"}, on_gitlayer);
+	// who was allowed more sees another one
+	char **argv = repo_argv("gitlayer", b->row.repo, t->alternates);
+	auto_buf struct buf key = BUF_INIT(1u << 20);
+	buf_str(&key, s->key);
+	for (char **a = t->alternates; a && *a; a++)
+		buf_fmt(&key, "\n%s", *a);
+	made_get(t, &(struct made_want){.kind = DERIVED_GIT, .key = buf_cstr(&key), .letter = 'g', .argv = argv, .member = "mounts"}, on_gitlayer);
+	strv_free(argv);
 }
 
 static void on_tree(struct task *t, const struct err *e, struct derived *d)
@@ -92,7 +114,7 @@ static void on_tree(struct task *t, const struct err *e, struct derived *d)
 	if (!e) {
 		auto_free char *git = xasprintf("%s/git", d->row.path);
 		if (fs_exists(b->g->home_fd, git))
-			stand_on(&b->row, git, d->row.info);
+			stand_on(b, git, d->row.info);
 		b->row.tree = xasprintf("%s/files", d->row.path);
 		b->row.base_pin = PIN_PINNED;
 	}
@@ -103,9 +125,9 @@ static void on_tree(struct task *t, const struct err *e, struct derived *d)
 static void prepare_copy(struct task *t)
 {
 	struct box *b = t->box;
-	char a0[] = "skep-repo", a1[] = "copy", a2[] = "--dir", a4[] = "--into", a5[] = "{}", a6[] = "--objects", a7[] = OBJECTS_INSIDE;
-	char *argv[] = {a0, a1, a2, b->row.repo, a4, a5, a6, a7, NULL};
+	char **argv = repo_argv("copy", b->row.repo, t->alternates);
 	made_get(t, &(struct made_want){.kind = DERIVED_TREE, .key = b->row.id, .letter = 't', .argv = argv, .member = "mounts"}, on_tree);
+	strv_free(argv);
 }
 
 // --- a URL ---

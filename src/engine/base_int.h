@@ -10,6 +10,7 @@
 #include "engine/snap_int.h"
 
 // made.c
+#define MADE_LEFT_OUT '!' // in front of an info that tells what was left out, and why
 struct made_want {
 	enum derived_kind kind;
 	const char *key;

@@ -124,13 +124,15 @@ void box_write(struct box *b)
 	b->row_dirty = b->cell_dirty = b->net_dirty = false;
 }
 
-void engine_flush(struct engine *g)
+bool engine_flush(struct engine *g)
 {
 	struct err e;
 	for (struct box *b = g->boxes; b; b = b->next)
 		box_write(b);
-	if (store_flush(g->store, &e))
-		log_line(LOG_ERROR, "%s", e.msg);
+	if (!store_flush(g->store, &e))
+		return true;
+	log_line(LOG_ERROR, "%s", e.msg);
+	return false;
 }
 
 static void on_checkpoint(struct timer *t)
@@ -293,6 +295,7 @@ void task_end(struct task *t, const struct err *e)
 	free(t->url);
 	free(t->cwd);
 	strv_free(t->git_env);
+	strv_free(t->alternates);
 	free(t->forks);
 	if (t->later)
 		create_done(t->later);

@@ -111,9 +111,10 @@ static void evict(struct engine *g, struct derived **list)
 {
 	char **dirs = NULL;
 	for (; *list; list++) {
-		strv_add(&dirs, (*list)->row.path);
 		log_line(LOG_INFO, "%s goes: the disk budget is used up", (*list)->row.path);
-		derived_drop(g, *list);
+		auto_free char *path = derived_take(g, *list);
+		if (path)
+			strv_add(&dirs, path);
 	}
 	if (dirs)
 		engine_discard(g, dirs);

@@ -45,6 +45,7 @@ void create_done(struct create *c)
 	free(c->context);
 	free(c->ref);
 	strv_free(c->git_env);
+	strv_free(c->alternates);
 	strv_free(c->env);
 	strv_free(c->labels);
 	strv_free(c->cache_env);
@@ -459,6 +460,7 @@ void engine_create(struct engine *g, struct create *c, struct done d)
 	t->cwd = take(&c->cwd);
 	t->url = take(&c->repo);
 	t->git_env = take(&c->git_env);
+	t->alternates = take(&c->alternates);
 	t->pin = c->pin;
 	t->setup = c->setup;
 	if (c->has_exec) {

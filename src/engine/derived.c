@@ -6,6 +6,8 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,6 +49,21 @@ void derived_drop(struct engine *g, struct derived *d)
 	engine_wrote(g);
 	derived_row_done(&d->row);
 	free(d);
+}
+
+// Under a name that says it is no longer whole, before anything of it goes: whatever is cut short then, nobody takes it for
+// what it was, and gc knows it.
+char *derived_take(struct engine *g, struct derived *d)
+{
+	auto_free char *aside = xasprintf("%s.partial", d->row.path);
+	bool gone = !fs_exists(g->home_fd, d->row.path);
+	if (!gone && renameat(g->home_fd, d->row.path, g->home_fd, aside)) {
+		log_line(LOG_ERROR, "%s stays: it can not be renamed: %s", d->row.path, strerror(errno));
+		return NULL;
+	}
+	size_drop(g, d->row.path);
+	derived_drop(g, d);
+	return gone ? NULL : take(&aside);
 }
 
 void derived_free(struct engine *g)
@@ -116,10 +133,10 @@ void derived_release(struct engine *g, enum derived_kind kind, const char *key)
 			return;
 	for (struct derived *d = g->derived; d; d = d->next)
 		if (d->row.kind == kind && !strcmp(d->row.key, key)) {
-			auto_free char *path = xstrdup(d->row.path);
+			auto_free char *path = derived_take(g, d);
 			char *dirs[] = {path, NULL};
-			derived_drop(g, d);
-			engine_discard(g, dirs);
+			if (path)
+				engine_discard(g, dirs);
 			return;
 		}
 }

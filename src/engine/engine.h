@@ -68,6 +68,7 @@ struct create {
 	enum setup_mode setup;
 	enum profile profile;
 	char **env, **labels, **git_env;
+	char **alternates; // directories that the repository may borrow objects from
 	char **cache_env; // of workspace/caches.h's variables those that are set
 	struct cell_mount *mounts;
 	uint32_t n_mounts;
@@ -160,6 +161,7 @@ struct review_want {
 	bool ignored; // what git ignores on the host counts too
 	char **paths, **paths_b64, **hunks; // which part of the pending set; none = all of it for diff and export
 	char **accept, **accept_b64;	    // paths whose risks were seen
+	char **edits;			    // apply: pairs of a hunk's id and the lines that land instead
 	char *format, *conflicts, *digest, *to, *author, *email, *subject, *message;
 	char *branch; // export: commits, as a branch of the directory
 	bool bundle;  // export: commits, as a bundle

@@ -55,6 +55,7 @@ struct task {
 	char *url;	 // as the caller gave it, with what it may hold of credentials
 	char *cwd;	 // the caller's
 	char **git_env;	 // for git alone
+	char **alternates; // directories that objects may be borrowed from
 	bool start, pin; // a create: its cell too; on a frozen copy
 	enum setup_mode setup;
 	const char *told, *told_box, *told_ticket; // of a setup, instead of a sandbox: struct outcome
@@ -166,7 +167,7 @@ void box_save(struct box *b);
 void box_write(struct box *b); // now, into the open transaction
 void box_move(struct box *b, enum state to, const char *reason); // saves and records
 void engine_wrote(struct engine *g); // lazy writes are flushed in a moment, a checkpoint follows when things are quiet
-void engine_flush(struct engine *g); // now
+bool engine_flush(struct engine *g); // now; false: it could not be written
 
 struct task *task_new(struct box *b, enum task_kind kind, struct done d);
 void task_submit(struct task *t); // runs it now or when the box is free

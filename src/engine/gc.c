@@ -9,6 +9,7 @@
 #include "engine/snap_int.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -239,7 +240,7 @@ static void drop_row(struct gc *c, size_t i)
 {
 	struct err e;
 	struct box *b = box_by_id(c->g, c->path[i]);
-	if (!b || b->holder || b->cell || store_sandbox_drop(c->g->store, b->row.id, &e))
+	if (!b || b->holder || b->cell || fault(FAULT_GC_ROW, &e) || store_sandbox_drop(c->g->store, b->row.id, &e))
 		return;
 	engine_wrote(c->g);
 	box_drop(b);
@@ -251,19 +252,30 @@ static void drop_snapshot(struct gc *c, size_t i)
 	struct err e;
 	for (struct snap *n = c->g->snaps; n; n = n->next)
 		if (!strcmp(n->row.id, c->path[i])) {
-			c->items[i].done = !snap_drop(c->g, n, &e);
+			c->items[i].done = !fault(FAULT_GC_SNAPSHOT, &e) && !snap_drop(c->g, n, &e);
 			return;
 		}
 }
 
-// Its row first: a directory without one is found again, a row without its directory would be believed.
-static void drop_derived(struct gc *c, size_t i)
+static bool drop_derived(struct gc *c, size_t i)
 {
+	struct err e;
 	for (struct derived *d = c->g->derived; d; d = d->next)
 		if (!strcmp(d->row.path, c->path[i])) {
-			derived_drop(c->g, d);
-			return;
+			char *aside = fault(FAULT_GC_DERIVED, &e) ? NULL : derived_take(c->g, d);
+			if (!aside)
+				return false;
+			free(c->path[i]);
+			c->path[i] = aside;
+			return true;
 		}
+	return false;
+}
+
+static bool drop_file(struct gc *c, size_t i)
+{
+	struct err e;
+	return !fault(FAULT_GC_FILE, &e) && !unlinkat(c->g->home_fd, c->path[i], 0);
 }
 
 static void finish(struct gc *c, const struct err *e)
@@ -276,6 +288,8 @@ static void on_removed(void *ctx, const struct err *e)
 {
 	struct gc *c = ctx;
 	struct err se;
+	if (!e && fault(FAULT_GC_REMOVED, &se))
+		e = &se;
 	for (size_t i = 0; i < c->n; i++) {
 		if (c->how[i] != HOW_TREE && c->how[i] != HOW_DERIVED)
 			continue;
@@ -290,32 +304,50 @@ static void on_removed(void *ctx, const struct err *e)
 	finish(c, e);
 }
 
+// One item that is no directory, or that something knows the directory of. True: the directory may go.
+static bool forget(struct gc *c, size_t i)
+{
+	switch (c->how[i]) {
+	case HOW_TREE:
+		return true;
+	case HOW_DERIVED:
+		return drop_derived(c, i);
+	case HOW_FILE:
+		c->items[i].done = drop_file(c, i);
+		break;
+	case HOW_ROW:
+		drop_row(c, i);
+		break;
+	case HOW_SNAPSHOT:
+		drop_snapshot(c, i);
+		break;
+	}
+	return false;
+}
+
 static void clean(struct gc *c)
 {
 	char **trees = NULL;
-	for (size_t i = 0; i < c->n; i++) {
-		if (c->how[i] == HOW_TREE || c->how[i] == HOW_DERIVED)
+	struct err e;
+	for (size_t i = 0; i < c->n; i++)
+		if (forget(c, i))
 			strv_add(&trees, c->path[i]);
-		if (c->how[i] == HOW_FILE)
-			c->items[i].done = !unlinkat(c->g->home_fd, c->path[i], 0);
-		else if (c->how[i] == HOW_ROW)
-			drop_row(c, i);
-		else if (c->how[i] == HOW_SNAPSHOT)
-			drop_snapshot(c, i);
-		else if (c->how[i] == HOW_DERIVED)
-			drop_derived(c, i);
-	}
-	if (trees)
+	// Nothing that is half removed may be named by a row when somebody looks again.
+	if (trees && (fault(FAULT_GC_STORE, &e) || !engine_flush(c->g))) {
+		err_set(&e, ERR_SYSTEM, "state.db could not be written: no directory was removed; try again");
+		on_removed(c, &e);
+	} else if (trees) {
 		c->g->backend->ops->remove(c->g->backend, trees, (struct reply){on_removed, c});
-	else
+	} else {
 		on_removed(c, NULL);
+	}
 	strv_free(trees);
 }
 
 void engine_gc(struct engine *g, bool dry_run, struct gc_done d)
 {
 	struct err e;
-	if (budget_read(g, &e)) {
+	if (budget_read(g, &e) || fault(FAULT_GC_LOOK, &e)) {
 		d.fn(d.ctx, &e, NULL, 0);
 		return;
 	}

@@ -48,6 +48,11 @@ static void keep_info(struct making *m, const json_t *answer)
 	json_array_foreach(m->member ? json_object_get(answer, m->member) : NULL, i, v)
 		if (json_is_string(v))
 			strv_add(&m->row.info, json_string_value(v));
+	json_array_foreach(json_object_get(answer, "skipped"), i, v)
+	{
+		auto_free char *line = xasprintf("%c%s", MADE_LEFT_OUT, json_string_value(v) ? json_string_value(v) : "?");
+		strv_add(&m->row.info, line);
+	}
 }
 
 static void discard(struct making *m)

@@ -100,8 +100,15 @@ static void start_child(struct box *b)
 	struct err e;
 	auto_free char *shadow = xasprintf("%s/sandboxes/%s/shadow.git", b->g->skep_home, b->row.id);
 	auto_free char *t0 = xasprintf("%llu", (unsigned long long)b->row.created * 1000000);
-	char a0[] = "skep-repo", a1[] = "pin", a2[] = "--dir", a4[] = "--shadow", a6[] = "--t0";
-	char *argv[] = {a0, a1, a2, b->row.repo, a4, shadow, a6, t0, NULL};
+	const char *words[] = {"skep-repo", "pin", "--dir", b->row.repo ? b->row.repo : "", "--shadow", shadow, "--t0", t0};
+	char **argv = NULL;
+	for (size_t i = 0; i < countof(words); i++)
+		strv_add(&argv, words[i]);
+	for (char **o = b->row.objects; o && *o; o++) { // the places that its own git borrows from
+		auto_free char *source = xstrndup(*o, strcspn(*o, "\t"));
+		if (*source)
+			strv_add(&argv, "--alternates"), strv_add(&argv, source);
+	}
 	struct pin *p = xcalloc(1, sizeof *p);
 	p->g = b->g;
 	memcpy(p->box, b->row.id, sizeof p->box);
@@ -111,6 +118,7 @@ static void start_child(struct box *b)
 	if (!inherits)
 		b->row.base_pin = PIN_PINNING;
 	b->pinner = inherits ? heritage_start(b, on_pinned, p, &e) : child_start(b->g, &spec, on_pinned, p, &e);
+	strv_free(argv);
 	if (!b->pinner) {
 		free(p);
 		settle(b, PIN_FAILED, &e);

@@ -29,7 +29,7 @@ static const char *const verb_names[] = {"diff", "apply", "dismiss", "undo", "ex
 
 void review_want_done(struct review_want *w)
 {
-	char **lists[] = {w->paths, w->paths_b64, w->hunks, w->accept, w->accept_b64};
+	char **lists[] = {w->paths, w->paths_b64, w->hunks, w->accept, w->accept_b64, w->edits};
 	char *texts[] = {w->format, w->conflicts, w->digest, w->to, w->author, w->email, w->subject, w->message, w->branch};
 	for (size_t i = 0; i < countof(lists); i++)
 		strv_free(lists[i]);
@@ -119,6 +119,13 @@ static void put_wishes(struct jsonw *w, const struct review_want *q)
 		jw_kstrv(w, "accept", q->accept);
 	if (q->accept_b64)
 		jw_kstrv(w, "accept_b64", q->accept_b64);
+	if (!q->edits)
+		return;
+	jw_key(w, "edits");
+	jw_open(w, '{');
+	for (char **v = q->edits; *v; v += 2)
+		jw_kstr(w, v[0], v[1]);
+	jw_close(w, '}');
 }
 
 // Where the base is, and where changes land. A frozen base is never older than its sandbox.
@@ -207,6 +214,13 @@ static void note(struct review *r, struct box *b, const json_t *last)
 		jw_kstrv(&w, "hunks", r->want.hunks);
 	if (r->want.paths)
 		jw_kstrv(&w, "paths", r->want.paths);
+	if (r->want.edits) {
+		jw_key(&w, "edited");
+		jw_open(&w, '[');
+		for (char **v = r->want.edits; *v; v += 2)
+			jw_str(&w, v[0], strlen(v[0]));
+		jw_close(&w, ']');
+	}
 	if (result) {
 		jw_kstr(&w, "base_before", json_str(result, "base_before"));
 		jw_kstr(&w, "base_after", json_str(result, "base_after"));

@@ -77,7 +77,9 @@ void derived_release(struct engine *g, enum derived_kind kind, const char *key);
 bool derived_has(const struct engine *g, const char *path);
 int derived_load(struct engine *g, struct err *e) MUST_USE;
 void derived_free(struct engine *g);
-void derived_drop(struct engine *g, struct derived *d); // its row; the directory is the caller's to remove
+void derived_drop(struct engine *g, struct derived *d); // its row; nothing becomes of the directory
+// Its row goes; the directory has the returned name then, owned, and is the caller's to remove. NULL: there is none, or it stays.
+char *derived_take(struct engine *g, struct derived *d);
 
 // sizes.c: bytes of layers, counted in the background
 void size_box(struct box *b); // something was written: its layers are counted, in a moment

@@ -23,6 +23,7 @@
 #define HASH_BYTES (64ull << 20) // in one look
 #define FLUSH (256u << 10)
 #define NOTE_MAX (64u << 10)
+#define NOTES_MAX (1u << 20) // more than the pipe holds
 
 static const struct known *learned;
 
@@ -34,7 +35,7 @@ struct watching {
 	int ws;
 	struct buf out, in;
 	uint64_t told, walked_ms, walk_took, before_left;
-	bool starting, failed;
+	bool starting, failed, gone;
 	struct err e;
 };
 
@@ -43,10 +44,60 @@ void watch_init(const struct known *known)
 	learned = known;
 }
 
+// --- what the cell says ---
+
+// All that is here. The end of it, or nonsense: nobody watches any more.
+static void take_notes(struct watching *w)
+{
+	char bytes[4096];
+	struct pollfd p = {.fd = 0, .events = POLLIN};
+	while (!w->gone && w->in.n < NOTES_MAX - sizeof bytes && poll(&p, 1, 0) > 0) {
+		ssize_t n = read(0, bytes, sizeof bytes);
+		if (n < 0 && errno == EINTR)
+			continue;
+		w->gone = n <= 0;
+		if (n > 0)
+			buf_add(&w->in, bytes, (size_t)n);
+	}
+}
+
+// The length of the first note of these bytes with all around it; 0 when it is not whole yet.
+static size_t first_note(struct watching *w, const char *p, size_t n)
+{
+	struct wire r = {.p = (const uint8_t *)p, .n = n};
+	uint32_t len = n >= 4 ? wire_get_u32(&r) : 1;
+	w->gone |= !len || len > NOTE_MAX;
+	return n < 4 || w->gone || r.n < len ? 0 : 4 + len;
+}
+
+// A command begins before it changes anything: its note is here when a change of it can have been seen. So it goes ahead of
+// everything that was not sent yet.
+static void pass_starts(struct watching *w, struct buf *out)
+{
+	auto_buf struct buf rest = BUF_INIT(NOTES_MAX);
+	size_t at = 0, n;
+	take_notes(w);
+	while ((n = first_note(w, w->in.p + at, w->in.n - at))) {
+		const char *note = w->in.p + at;
+		if (note[4] == LIVE_BEGAN)
+			live_put(out, 'E', note + 5, n - 5);
+		else
+			buf_add(&rest, note, n);
+		at += n;
+	}
+	buf_add(&rest, w->in.p + at, w->in.n - at);
+	buf_clear(&w->in);
+	buf_add(&w->in, rest.p, rest.n);
+}
+
 static void flush(struct watching *w)
 {
+	auto_buf struct buf starts = BUF_INIT(NOTES_MAX * 2);
 	if (w->out.overflow && !w->failed)
 		w->failed = err_set(&w->e, ERR_BUG, "a record is too long");
+	pass_starts(w, &starts);
+	if (!w->failed && starts.n && fs_write_all(1, starts.p, starts.n, &w->e))
+		w->failed = true;
 	if (!w->failed && w->out.n && fs_write_all(1, w->out.p, w->out.n, &w->e))
 		w->failed = true;
 	buf_clear(&w->out);
@@ -200,11 +251,12 @@ static void end_burst(struct watching *w)
 static void burst(struct watching *w)
 {
 	struct dirs *d = &w->dirs;
-	for (size_t i = 0; i < d->n_dirty && !d->all; i++) {
+	for (size_t i = 0; i < d->n_dirty; i++) {
 		struct known_entry *e = d->dirty[i].closed ? known_find(&w->known, d->dirty[i].path) : NULL;
 		if (e)
 			e->mark = 0; // a store to mapped memory need not show in its times
-		look(w, d->dirty[i].path, d->dirty[i].tree);
+		if (!d->all)
+			look(w, d->dirty[i].path, d->dirty[i].tree);
 	}
 	if (d->all)
 		walk_all(w);
@@ -212,37 +264,24 @@ static void burst(struct watching *w)
 	end_burst(w);
 }
 
-// --- what the cell says ---
+// --- the ends of commands ---
 
-// Behind all that changed before a command ended; and before anything that one which begins now will change.
-static void pass_on(struct watching *w, const uint8_t *note, size_t n)
+// Behind all that changed before a command ended. 0: nobody watches any more.
+static int pass_ends(struct watching *w)
 {
-	dirs_read(&w->dirs);
-	w->dirs.all |= *note == LIVE_ENDED;
-	burst(w);
-	live_put(&w->out, 'E', note + 1, n - 1);
+	size_t n;
 	flush(w);
-}
-
-// 0: it is gone.
-static int read_notes(struct watching *w)
-{
-	char bytes[4096];
-	ssize_t n = read(0, bytes, sizeof bytes);
-	if (n <= 0)
-		return n < 0 && errno == EINTR;
-	buf_add(&w->in, bytes, (size_t)n);
-	while (w->in.n >= 4) {
-		struct wire r = {.p = (const uint8_t *)w->in.p, .n = w->in.n};
-		uint32_t len = wire_get_u32(&r);
-		if (!len || len > NOTE_MAX)
-			return 0;
-		if (r.n < len)
-			break;
-		pass_on(w, r.p, len);
-		buf_cut(&w->in, 4 + len);
+	while ((n = first_note(w, w->in.p, w->in.n))) {
+		auto_buf struct buf note = BUF_INIT(NOTE_MAX);
+		buf_add(&note, w->in.p + 5, n - 5);
+		buf_cut(&w->in, n);
+		dirs_read(&w->dirs);
+		w->dirs.all = true;
+		burst(w);
+		live_put(&w->out, 'E', note.p, note.n);
+		flush(w);
 	}
-	return !w->in.overflow;
+	return !w->gone;
 }
 
 // --- the loop ---
@@ -273,7 +312,7 @@ static int serve(struct watching *w)
 			dirs_read(&w->dirs);
 		if (!was && dirs_any(&w->dirs))
 			quiet_until = clock_ms() + GATHER_MS > pause_until ? clock_ms() + GATHER_MS : pause_until;
-		if (fds[1].revents && !read_notes(w))
+		if (fds[1].revents && !pass_ends(w))
 			return 0;
 		uint64_t start = clock_ms();
 		if (dirs_any(&w->dirs) && start >= quiet_until) {
@@ -286,6 +325,8 @@ static int serve(struct watching *w)
 			walk_all(w);
 			end_burst(w);
 		}
+		if (w->in.n && !pass_ends(w)) // came while that was sent
+			return 0;
 	}
 	return -1;
 }
@@ -308,7 +349,7 @@ static void begin(struct watching *w)
 
 int watch_run(struct err *e)
 {
-	struct watching w = {.out = BUF_INIT(LIVE_RECORD * 4), .in = BUF_INIT(NOTE_MAX * 2), .before_left = BEFORE_BYTES};
+	struct watching w = {.out = BUF_INIT(LIVE_RECORD * 4), .in = BUF_INIT(NOTES_MAX), .before_left = BEFORE_BYTES};
 	const char *path;
 	const struct changes_of *of = collect_layers(&path);
 	w.ws = path ? fs_open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0, e) : err_set(e, ERR_UNSUPPORTED, "there is no workspace to watch");

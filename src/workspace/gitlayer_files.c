@@ -6,6 +6,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "workspace/gitobjects.h"
 #include "workspace/repo_dir.h"
 #include "workspace/source.h"
 #include <dirent.h>
@@ -235,11 +236,12 @@ static void add_objects(const struct gitdir *g, struct gitlayer *l, const char *
 		strv_add(&l->mounts, mask);
 	}
 	for (char **n = next; n && *n; n++) {
-		if (is_shown(g, l, *n))
+		if (is_shown(g, l, *n) && gitobjects_is(*n))
 			add_objects(g, l, *n, depth + 1, seen, places);
 		else
 			skip(l, *n,
-			     "objects are borrowed from outside the directory, and it is not allowed to be seen");
+			     is_shown(g, l, *n) ? "it holds other things than git objects, and is not shown"
+						: "objects are borrowed from there, which is not allowed; to allow it: --alternates DIR");
 	}
 	strv_free(next);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // skep-repo copy: the frozen base of --pin. TREE/files is the directory as it is now, dirty, untracked and ignored
 // files and all, without its .git; TREE/git/ws/.git is the private one. Times are kept, so the index knows every
-// file, and blocks are shared where the file system can. Read through descriptors: a link put in the way meanwhile is
+// file, and blocks are shared where the file system can. TREE/objects holds what git needs: nothing is borrowed, so the
+// host's gc takes nothing away. Read through descriptors: a link put in the way meanwhile is
 // copied as a link.
 #include "workspace/repo_layer_int.h"
 
@@ -120,11 +121,12 @@ static int make(const struct repo_args *a, struct repo_dir *d, struct buf *out, 
 {
 	struct copying c = {0};
 	struct jsonw w = {.b = out, .comma = true};
-	if (mkdirat(d->fd, "git", 0755))
-		return err_sys(e, "mkdir git");
+	if (mkdirat(d->fd, "git", 0755) || mkdirat(d->fd, "objects", 0755))
+		return err_sys(e, "mkdir git and objects");
 	auto_fd int git = fs_open(d->fd, "git", O_RDONLY | O_DIRECTORY, 0, e);
+	auto_fd int objects = git < 0 ? -1 : fs_open(d->fd, "objects", O_RDONLY | O_DIRECTORY, 0, e);
 	// the private .git first: an index younger than a file would vouch for what it never saw
-	if (git < 0 || repo_make_layer(a, git, out, e) || copy_tree(a->dir, d->fd, &c, e))
+	if (objects < 0 || repo_make_layer(a, git, objects, out, e) || copy_tree(a->dir, d->fd, &c, e))
 		return -1;
 	out->p[--out->n] = 0; // the object goes on
 	jw_ku64(&w, "files", c.files);

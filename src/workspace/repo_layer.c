@@ -8,6 +8,7 @@
 #include "base/fs.h"
 #include "base/jsonw.h"
 #include "base/mem.h"
+#include "workspace/gitobjects.h"
 #include "workspace/gitstate.h"
 #include "workspace/repo_dir.h"
 #include <fcntl.h>
@@ -74,12 +75,38 @@ static int try(const struct repo_args *a, int into, struct gitstate *s, struct g
 	return s->crowded || gitstate_same(s) ? (rc ? -1 : 1) : 0;
 }
 
-int repo_make_layer(const struct repo_args *a, int into, struct buf *out, struct err *e)
+// Each directory that would be borrowed from, as INTO/objects/N.
+static int keep_objects(const char *into, int keep, struct gitlayer *l, struct err *e)
+{
+	char **own = NULL;
+	int rc = 0;
+	uint64_t bytes = 0;
+	for (char **m = l->mounts; !rc && m && *m; m++) {
+		const char *tab = strchr(*m, '\t');
+		if (tab == *m)
+			continue; // what is hidden there is not taken along
+		auto_free char *source = xstrndup(*m, (size_t)(tab - *m)), *name = xasprintf("%zu", strv_len(own));
+		auto_free char *mount = xasprintf("%s/objects/%s%s", into, name, tab);
+		auto_fd int from = fs_open(AT_FDCWD, source, O_RDONLY | O_DIRECTORY, 0, e);
+		rc = from < 0 || fs_mkdirs(keep, name, 0755, e) ? -1 : 0;
+		auto_fd int to = rc ? -1 : fs_open(keep, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, e);
+		if (!rc)
+			rc = to < 0 || gitobjects_keep(from, to, &bytes, e) ? -1 : 0;
+		strv_add(&own, mount);
+	}
+	strv_free(l->mounts);
+	l->mounts = own;
+	return rc ? err_wrap(e, "objects of the repository") : 0;
+}
+
+int repo_make_layer(const struct repo_args *a, int into, int keep, struct buf *out, struct err *e)
 {
 	for (int i = 0; i < TRIES; i++) {
 		struct gitstate s = {0};
 		struct gitlayer l = {0};
 		int rc = try(a, into, &s, &l, e);
+		if (rc > 0 && keep >= 0 && keep_objects(a->into, keep, &l, e))
+			rc = -1;
 		if (rc > 0)
 			print(out, &s, &l);
 		gitlayer_done(&l);
@@ -112,7 +139,7 @@ int repo_gitlayer(const struct repo_args *a, struct buf *out, struct err *e)
 	int rc = repo_dir_begin(a->into, &d, e);
 	if (rc <= 0)
 		return rc ? -1 : repo_read_result(a->into, out, e);
-	rc = repo_make_layer(a, d.fd, out, e) || repo_write_result(d.fd, out, e) || repo_dir_commit(&d, e) ? -1 : 0;
+	rc = repo_make_layer(a, d.fd, -1, out, e) || repo_write_result(d.fd, out, e) || repo_dir_commit(&d, e) ? -1 : 0;
 	repo_dir_drop(&d);
 	return rc;
 }

@@ -46,7 +46,9 @@ struct change {
 };
 
 struct review_spec {
-	const char *shadow, *target, *base; // base: the directory P was taken of, when target is another one; may be NULL
+	const char *shadow, *target; // target NULL: the sandbox stands on nothing, everything in it is new
+	const char *base;	     // the directory P was taken of, when target is another one; may be NULL
+	bool baseless;		     // it stands on nothing, and target is only where it goes
 	uint64_t dev, ino; // of base (else target); 0 = not checked
 	int64_t t0_ns;	   // when the sandbox was made
 	bool renames, risks;
@@ -59,7 +61,8 @@ struct review {
 	struct shadow *shadow;
 	struct review_copy copy;
 	uint8_t p_tree[SHADOW_OID];
-	int root, base_root; // -1: gone. base_root may be root itself
+	int root, base_root; // -1: there is none. base_root may be root itself
+	bool gone;	     // there was one
 	bool folds;	     // root takes names in other letters for the same
 	struct change **v;   // sorted by review_path_cmp
 	size_t n, cap;

@@ -25,6 +25,8 @@ static int run(struct review *r, int log, const struct apply_spec *a, struct app
 	struct txn *t = &out->txn;
 	struct txn_env env = {.root = r->root, .log = log, .shadow = r->shadow, .umask = a->umask};
 	uint64_t top;
+	if (!r->spec.target)
+		return err_set(e, ERR_INVALID, "the sandbox has no directory on this machine: say where to");
 	if (r->root < 0)
 		return err_set(
 			e, ERR_UNAVAILABLE,
@@ -54,6 +56,7 @@ int review_apply(const struct review_spec *spec, int log, const struct apply_spe
 	int rc = check_digest(&r, a->digest, e);
 	if (!rc && a->to) {
 		to.base = spec->target;
+		to.baseless = !spec->target;
 		to.target = a->to;
 		rc = review_open(&to, &other, e);
 		if (!rc) {

@@ -16,6 +16,7 @@ struct selection {
 struct apply_spec {
 	struct selection set;
 	const char *digest; // what was reviewed; NULL = not checked (the caller shows and sends it)
+	char **edits;	    // pairs: id of a taken hunk, lines that land instead of the sandbox's; borrowed, may be NULL
 	bool accept_risk;
 	char **accept; // paths whose risks were seen; borrowed
 	enum conflicts conflicts;

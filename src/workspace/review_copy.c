@@ -5,7 +5,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/sha256.h"
-#include "workspace/review_name.h"
+#include "model/treename.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -121,7 +121,7 @@ static int discard_git(struct collector *c, struct delta_in *in, const struct de
 	auto_free char *path = xstrdup(en->path);
 	for (char *p = path; *p;) {
 		size_t n = strcspn(p, "/");
-		bool git = review_name_is_git(p, n);
+		bool git = treename_is_git(p, n);
 		p += n;
 		if (git)
 			*p = 0;
@@ -141,7 +141,7 @@ static int take_entry(struct collector *c, struct delta_in *in, const struct del
 			       COPY_ENTRIES);
 	if (en->kind == 'c')
 		return err_set(c->e, ERR_INVALID, "an expectation is no change: %.200s", en->path);
-	if (en->kind == 'g' || review_path_has_git(en->path))
+	if (en->kind == 'g' || treename_path_has_git(en->path))
 		return discard_git(c, in, en);
 	struct copy_entry *out = add(c, en->kind, en->path);
 	out->exec = en->kind != 'l' && en->exec;

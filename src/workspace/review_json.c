@@ -204,7 +204,7 @@ void review_summary_json(const struct review *r, struct jsonw *w)
 	jw_open(w, '{');
 	jw_kstr(w, "digest", r->digest);
 	jw_kstr(w, "base", hex);
-	jw_kbool(w, "gone", r->root < 0);
+	jw_kbool(w, "gone", r->gone);
 	jw_ku64(w, "files", counts[0]);
 	jw_ku64(w, "dirs", counts[1]);
 	jw_ku64(w, "added", counts[2]);

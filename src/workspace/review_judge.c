@@ -214,7 +214,7 @@ static int judge_loaded(struct review *r, struct change *c, const struct texts *
 	} else {
 		judge_whole(c, t);
 	}
-	if (r->root < 0)
+	if (r->gone)
 		set_why(c, STATE_GONE, "the host directory is not there any more");
 	else if (c->entry && c->entry->torn && c->state == STATE_CLEAN)
 		set_why(c, STATE_CONFLICT, "it changed while it was copied: look again");

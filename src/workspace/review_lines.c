@@ -193,7 +193,7 @@ void hunks_splice(const struct hunks *h, const struct lines *base, const struct 
 		const char *p = lines_get(base, done, at - done, &n);
 		buf_add(out, p, n);
 		p = lines_get(s, x->new_at, x->new_n, &n);
-		buf_add(out, p, n);
+		buf_add(out, x->edit ? x->edit : p, x->edit ? strlen(x->edit) : n);
 		done = at + x->old_n;
 	}
 	const char *p = lines_get(base, done, base->n - done, &n);

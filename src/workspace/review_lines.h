@@ -21,6 +21,7 @@ struct hunk {
 	uint32_t host_at;		       // where its old lines begin in H
 	char id[HUNK_ID];
 	bool take; // for the caller
+	const char *edit; // borrowed: lands instead of the lines of S; NULL = those of S
 };
 
 struct hunks {
@@ -49,7 +50,7 @@ void hunk_name_whole(struct hunk *h, const char *path, const char *tag, const vo
 		     size_t now_n);
 // States and host_at of h (P -> S), given the host's own changes (P -> H).
 void hunks_place(struct hunks *h, const struct lines *s, const struct hunks *host, const struct lines *host_lines);
-// base (P, or H when at_host) with those hunks that are taken. Of H: only CLEAN ones.
+// base (P, or H when at_host) with those hunks that are taken, as they were edited. Of H: only CLEAN ones.
 void hunks_splice(const struct hunks *h, const struct lines *base, const struct lines *s, bool at_host,
 		  struct buf *out);
 // Three-way merge with markers around what conflicts.

@@ -65,6 +65,23 @@ static int get_set(const json_t *set, struct selection *out, struct err *e)
 	       json_get_strv(set, "hunks", &out->hunks, e);
 }
 
+static int get_edits(const json_t *edits, char ***out, struct err *e)
+{
+	const char *id;
+	json_t *v;
+	if (edits && !json_is_object(edits))
+		return err_set(e, ERR_INVALID, "\"edits\" is no object");
+	json_object_foreach(edits, id, v)
+	{
+		const char *lines = json_string_value(v);
+		if (!lines || strlen(lines) > LINES_MAX)
+			return err_set(e, ERR_INVALID, "\"edits\": %.40s must be given lines, at most %u bytes of them", id, LINES_MAX);
+		strv_add(out, id);
+		strv_add(out, lines);
+	}
+	return 0;
+}
+
 static int get_word(const json_t *o, const char *key, const char *const *words, unsigned *out, struct err *e)
 {
 	const char *s;
@@ -101,7 +118,8 @@ static int get_wishes(const json_t *o, struct review_request *r, struct err *e)
 	if (get_word(o, "format", formats, &format, e) || get_word(o, "conflicts", conflicts, &conflict, e) ||
 	    json_get_u64(o, "context", &context, e) || json_get_bool(o, "text", &text, e) || json_get_bool(o, "ignored", &r->spec.ignored, e) ||
 	    json_get_str(o, "digest", &r->apply.digest, e) || json_get_bool(o, "accept_risk", &r->apply.accept_risk, e) ||
-	    get_paths(o, "accept", &r->apply.accept, e) || get_set(json_object_get(o, "set"), &r->apply.set, e))
+	    get_paths(o, "accept", &r->apply.accept, e) || get_set(json_object_get(o, "set"), &r->apply.set, e) ||
+	    get_edits(json_object_get(o, "edits"), &r->apply.edits, e))
 		return -1;
 	if (context > 1000)
 		return err_set(e, ERR_INVALID, "\"context\" is over 1000");
@@ -116,7 +134,7 @@ static int get_wishes(const json_t *o, struct review_request *r, struct err *e)
 
 int review_request_read(const char *p, size_t n, struct review_request *r, struct err *e)
 {
-	static const char *const known[] = {"ignored", "hide", "shadow", "target", "base", "log",	"out",	  "to",	     "dev",	"ino",	  "t0",	      "umask",
+	static const char *const known[] = {"edits", "ignored", "hide", "shadow", "target", "base", "log",	"out",	  "to",	     "dev",	"ino",	  "t0",	      "umask",
 					    "format", "conflicts", "context", "text", "digest", "accept_risk", "accept", "accept_b64",
 					    "set",    "author",	 "email", "subject", "message", "date", "parent", NULL};
 	*r = (struct review_request){.spec.renames = true, .spec.risks = true, .context = 3};
@@ -135,6 +153,7 @@ void review_request_done(struct review_request *r)
 	strv_free(r->apply.set.paths);
 	strv_free(r->apply.set.hunks);
 	strv_free(r->apply.accept);
+	strv_free(r->apply.edits);
 	strv_free(r->spec.hide);
 	json_decref(r->json);
 	*r = (struct review_request){0};

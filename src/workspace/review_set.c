@@ -172,7 +172,7 @@ static int keep_dir(struct review *r, const char *path, enum change_kind kind)
 	c->path = xstrdup(path);
 	c->kind = kind;
 	c->whole = true;
-	c->state = r->root < 0 ? STATE_GONE : STATE_CLEAN;
+	c->state = r->gone ? STATE_GONE : STATE_CLEAN;
 	(kind == CHANGE_DIR ? &c->s : &c->h)->type = SIDE_DIR;
 	c->p = c->h;
 	struct hunk *h = hunks_add(&c->hunks, HUNK_WHOLE);
@@ -353,9 +353,10 @@ int review_open(const struct review_spec *spec, struct review *out, struct err *
 {
 	*out = (struct review){.spec = *spec, .root = -1, .base_root = -1};
 	struct review *r = out;
-	bool other = spec->base && *spec->base;
+	bool other = (spec->base && *spec->base) || spec->baseless;
 	r->root = open_dir(spec->target, other ? 0 : spec->dev, other ? 0 : spec->ino);
 	r->base_root = other ? open_dir(spec->base, spec->dev, spec->ino) : r->root;
+	r->gone = r->root < 0 && spec->target;
 	r->folds = r->root >= 0 && side_folds_case(r->root);
 	int rc = shadow_open(spec->shadow, &r->shadow, e);
 	if (!rc && spec->t0_ns != INT64_MAX) // a frozen base is never older

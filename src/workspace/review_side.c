@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "base/sha256.h"
 #include "workspace/review_copy.h"
-#include "workspace/review_name.h"
+#include "model/treename.h"
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -197,7 +197,7 @@ static int walk_entry(struct walker *w, int dir, const char *name, int depth)
 	struct side s;
 	int rc = 0;
 	size_t keep = w->path.n;
-	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) || review_name_is_git(name, strlen(name)))
+	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) || treename_is_git(name, strlen(name)))
 		return 0; // gone meanwhile, or not ours to look into
 	from_stat(&s, &st);
 	buf_byte(&w->path, '/');

@@ -125,6 +125,36 @@ int review_select(struct review *r, const struct selection *set, struct err *e)
 	return set->hunks ? select_hunks(r, set->hunks, e) : 0;
 }
 
+static bool is_editable(const struct change *c, const struct hunk *h)
+{
+	return h->kind == HUNK_LINES || (h->kind == HUNK_WHOLE && c->kind == CHANGE_ADD && c->s.type == SIDE_FILE && !c->binary && !c->unseen);
+}
+
+static int edit_one(struct review *r, const struct apply_spec *a, const char *id, const char *lines, struct err *e)
+{
+	for (size_t i = 0; i < r->n; i++)
+		for (size_t k = 0; k < r->v[i]->hunks.n; k++) {
+			struct hunk *h = &r->v[i]->hunks.v[k];
+			if (!h->take || strcmp(h->id, id))
+				continue;
+			if (!is_editable(r->v[i], h))
+				return err_set(e, ERR_INVALID, "change %.40s of %.150s has no lines to edit: take it or leave it", id, r->v[i]->path);
+			if (a->conflicts == CONFLICTS_MARKERS)
+				return err_set(e, ERR_INVALID, "an edited change can not land with conflict markers: take it alone");
+			h->edit = lines;
+			return 0;
+		}
+	return err_set(e, ERR_NOT_FOUND, "no change %.40s is among those that are taken: it can not be edited", id);
+}
+
+static int edit_all(struct review *r, const struct apply_spec *a, struct err *e)
+{
+	for (char **v = a->edits; v && *v; v += 2)
+		if (edit_one(r, a, v[0], v[1], e))
+			return -1;
+	return 0;
+}
+
 static bool is_accepted(const struct apply_spec *a, const struct change *c)
 {
 	for (char **p = a->accept; p && *p; p++)
@@ -255,13 +285,15 @@ static void put_op(struct making *m, const char *path, const struct side *old, e
 static int step_whole(struct making *m, struct change *c, const struct texts *t)
 {
 	uint8_t oid[SHADOW_OID];
-	if (backup(m, c, t->h, t->h_n) || shadow_write(m->r->shadow, t->s, t->s_n, oid, m->e))
+	const char *edit = c->hunks.v[0].edit, *p = edit ? edit : t->s;
+	size_t n = edit ? strlen(edit) : t->s_n;
+	if (backup(m, c, t->h, t->h_n) || shadow_write(m->r->shadow, p, n, oid, m->e))
 		return -1;
 	size_t before = m->t->n;
-	put_op(m, c->path, &c->h, c->s.type, c->s.exec, t->s, t->s_n);
+	put_op(m, c->path, &c->h, c->s.type, c->s.exec, p, n);
 	if (m->t->n > before) {
-		m->t->v[before].bytes = t->s; // in the copy's map, which outlives the transaction
-		m->t->v[before].bytes_n = t->s_n;
+		m->t->v[before].bytes = p; // in the copy's map or the request, which outlive the transaction
+		m->t->v[before].bytes_n = n;
 	}
 	return note_base(m, c, git_mode(c->s.type, c->s.exec), oid);
 }
@@ -372,7 +404,7 @@ int review_steps(struct review *r, const struct apply_spec *a, struct txn *t, st
 		 struct refusal *why, struct err *e)
 {
 	struct making m = {.r = r, .a = a, .t = t, .e = e};
-	if (check_taken(r, a, out, why, e))
+	if (edit_all(r, a, e) || check_taken(r, a, out, why, e))
 		return -1;
 	for (size_t i = 0; i < r->n; i++) {
 		struct change *c = r->v[i];

@@ -4,13 +4,14 @@ import json
 import os
 import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 import time
 
 import pytest
 
-from kit import find_procs, proc_start, proc_state, wait_for
+from kit import ROOT, find_procs, proc_start, proc_state, wait_for
 
 
 def gone(home, sid):
@@ -34,7 +35,8 @@ def restart(home):
 
 def edit(home, sql, *args):
     """state.db changed by hand, with no skepd there."""
-    home.kill_skepd()
+    if home.skepd_pid():
+        home.kill_skepd()
     wait_for(lambda: not home.skepd_pid(), why="skepd to be gone")
     db = sqlite3.connect(f"{home.skep_home}/state.db")
     with db:
@@ -290,6 +292,78 @@ def test_derived_things_go_when_unused_or_over_budget(home, skep):
     config(home, "disk_budget: nonsense\n")
     skep("gc").fails(2, "disk_budget")
     config(home, "")
+
+
+# -- gc, cut short --------------------------------------------------------------------------------------------
+def points():
+    d = os.path.abspath(os.environ.get("SKEP_BUILD", os.path.join(ROOT, "build/release")))
+    p = subprocess.run([f"{d}/skepd", "--faults"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=10, check=True)
+    return [x for x in p.stdout.decode().split() if x.startswith("gc.")]
+
+
+def litter(home, n):
+    """One of everything that gc takes, made while no skepd is there: (paths, rows)."""
+    h = home.skep_home
+    paths = [f"layers/l{n:0>15}", f"sandboxes/s{n:0>15}", f"trees/x{n}.partial", f"images/i{n:0>15}", f"run/cells/s{n:0>15}", f"trees/t{n}"]
+    for p in paths[:4]:
+        os.makedirs(f"{h}/{p}/sub")
+        with open(f"{h}/{p}/sub/f", "w", encoding="ascii") as f:
+            f.write("x" * 100)
+    with socket.socket(socket.AF_UNIX) as s:
+        s.bind(f"{h}/{paths[4]}")
+    derive(home, n, 1)
+    os.makedirs(f"{h}/journals/s{n:0>15}")
+    os.utime(f"{h}/journals/s{n:0>15}", (1, 1))
+    return [*paths, f"journals/s{n:0>15}"]
+
+
+@pytest.mark.parametrize("how", ["fail", "kill"])
+def test_gc_is_cut_short(home, skep, how):
+    """Whatever fails or dies at any step of it: what is used stays whole, no row names what is half removed, and the next one
+    takes the rest."""
+    sid = home.new("--empty")
+    skep("exec", sid, "--", "sh", "-c", "echo kept > kept").ok()
+    skep("snapshot", sid, "named").ok()
+    assert len(points()) >= 8
+    for n, point in enumerate(points(), 1):
+        lost = home.new("--empty")
+        skep("exec", lost, "--", "sh", "-c", "echo lost > lost").ok()
+        skep("snapshot", lost).ok()
+        unnamed = [s["id"] for s in skep("snapshots", lost, "--all", "--json").json()["snapshots"]][0]
+        no_dir = home.new("--empty")
+        skep("stop", lost).ok()
+        stop_skepd(home)
+        paths = litter(home, n)
+        edit(home, "UPDATE snapshots SET sandbox='sgonegonegonegon' WHERE id=?", unnamed)
+        p = subprocess.Popen([f"{home.programs}/skepd", "--foreground"], env={**home.env, "SKEP_FAULT": f"{point}:{how}"}, stdin=subprocess.DEVNULL,
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        home.started.append(p)
+        wait_for(home.skepd_pid, why="skepd with the fault")
+        shutil.rmtree(f"{home.skep_home}/sandboxes/{no_dir}", ignore_errors=True)
+        r = skep("gc")
+        assert r.rc in (0, 1, 8), f"{point}: {r.rc} {r.err}"
+        assert r.rc == 0 or len(r.err.splitlines()) == 1, r.err
+        left = [x for x in paths if os.path.lexists(f"{home.skep_home}/{x}")]
+        rows = [s["id"] for s in home.ps()] + [s["id"] for s in skep("snapshots", "--all", "--json").json()["snapshots"]]
+        assert how == "kill" or left or r.rc or {no_dir, unnamed} & set(rows), f"{point} was not passed"
+        if home.skepd_pid():
+            stop_skepd(home)
+        db = sqlite3.connect(f"{home.skep_home}/state.db")
+        named = [x for (x,) in db.execute("SELECT path FROM derived")]
+        db.close()
+        for x in named:  # whole, or not named
+            assert os.path.isfile(f"{home.skep_home}/{x}/f") or not os.path.exists(f"{home.skep_home}/{x}"), f"{point}: {x}"
+        skep("ps").ok()
+        shutil.rmtree(f"{home.skep_home}/sandboxes/{no_dir}", ignore_errors=True)
+        skep("gc").ok()
+        assert gc(home) == {}, point
+        assert not [x for x in paths if os.path.lexists(f"{home.skep_home}/{x}")], point
+        assert {s["id"] for s in home.ps()} == {sid, lost} and [s["name"] for s in skep("snapshots", "--all", "--json").json()["snapshots"]] == ["named"]
+        assert skep("exec", sid, "--", "cat", "kept").ok().line == "kept"
+        assert skep("exec", lost, "--", "cat", "lost").ok().line == "lost"
+        copy = home.new("--from", "named")
+        assert skep("exec", copy, "--", "cat", "kept").ok().line == "kept"
+        skep("rm", "--force", lost, copy).ok()
 
 
 def strv(*texts):

@@ -71,3 +71,67 @@ def test_worktrees_and_submodules(home, project):
     assert out.split() == ["1", "M", "lib"], out
     assert home.skep("run", "--", "sh", "-ec", "git status --porcelain; git branch --show-current", cwd=wt).ok().out == "wt\n"
     assert tree_of(project) == before and tree_of(wt) == at_wt
+
+
+LOOK = "git log --oneline 2>&1 | tail -1; git show HEAD:README 2>&1 | head -1; cat /.objects/*/secret 2>/dev/null; git fsck 2>&1 | grep -c missing"
+
+
+def test_objects_borrowed_from_elsewhere_are_seen_when_allowed(home, project):
+    """git clone --shared: what the alternates file names is the repository's word, and counts only with the caller's."""
+    near = f"{home.top}/near"
+    git(home, project, "clone", "-q", "--shared", project, near)
+    git(home, near, "commit", "-q", "--allow-empty", "-m", "near")
+    before = tree_of(project)
+
+    def sh(sid, script):
+        return home.skep("exec", sid, "--", "sh", "-c", script).ok().out
+
+    refused = home.skep("new", cwd=near).ok()
+    assert "--alternates" in refused.err and f"{project}/.git/objects" in refused.err, refused.err
+    assert "bad object" in sh(refused.line, LOOK) or "fatal" in sh(refused.line, LOOK)
+    allowed = home.skep("new", "--alternates", project, cwd=near).ok()
+    assert "--alternates" not in allowed.err
+    assert sh(allowed.line, "git status --porcelain; git log --format=%s | wc -l; git show HEAD:README; git fsck") == "2\na small project\n"
+    assert sh(allowed.line, "git config user.email a@b; git config user.name a; echo x >> README; git commit -qam x; git gc -q --prune=now; git fsck; git log --format=%s | head -1") == "x\n"
+    r = home.skep("diff", allowed.line).ok().out
+    assert r.count("@@") == 2 and "+x" in r, "the base was pinned, though its objects are borrowed"
+    assert tree_of(project) == before
+    again = home.skep("new", cwd=near).ok()  # what one was allowed another is not
+    assert "--alternates" in again.err and "a small project" not in sh(again.line, LOOK)
+
+    # a place that holds more than objects is never shown
+    secret = f"{home.top}/secret"
+    os.makedirs(f"{secret}/pack")
+    for name in ("secret", "pack/secret"):
+        with open(f"{secret}/{name}", "w", encoding="ascii") as f:
+            f.write("a secret\n")
+    with open(f"{near}/.git/objects/info/alternates", "a", encoding="ascii") as f:
+        f.write(f"{secret}\n{home.top}\n/etc\n")
+    r = home.skep("new", "--alternates", project, "--alternates", secret, cwd=near).ok()
+    assert f"{secret}: it holds other things" in r.err
+    assert "a secret" not in sh(r.line, LOOK + "; cat /.objects/*/* /.objects/*/*/* 2>/dev/null | grep -a 'a secret'; true")
+    home.skep("new", "--alternates", f"{home.top}/nowhere", cwd=near).fails(3, "nowhere")
+    assert home.api("POST", "/v1/sandboxes", {"repo": near, "alternates": ["relative"]})[0] == 400
+
+
+def test_a_frozen_copy_has_its_own_objects(home, project):
+    """--pin: whatever becomes of the repository, its gc included, the sandbox does not mind."""
+    near = f"{home.top}/near"
+    git(home, project, "checkout", "-q", "-b", "side")
+    git(home, project, "commit", "-q", "--allow-empty", "-m", "only here")
+    git(home, project, "clone", "-q", "--shared", project, near)
+    sid = home.skep("new", "--pin", "--alternates", project, cwd=near).ok().line
+    for d in (near, project):  # the borrower first: it does not outlive the other
+        git(home, d, "checkout", "-q", "--orphan", "other")
+        git(home, d, "commit", "-q", "-m", "all is new")
+        for b in ("main", "side"):
+            subprocess.run(["git", "branch", "-qD", b], cwd=d, env=home.env, check=False, capture_output=True)
+        git(home, d, "update-ref", "-d", "refs/remotes/origin/side") if d == near else None
+        git(home, d, "reflog", "expire", "--expire=now", "--all")
+        git(home, d, "gc", "-q", "--prune=now")
+    subprocess.run(["rm", "-rf", f"{near}/.git", f"{project}/.git"], check=True)
+    out = home.skep("exec", sid, "--", "sh", "-ec", "git fsck; git log --format=%s | head -1; git status --porcelain; git show HEAD:README").ok().out
+    assert out == "only here\na small project\n", out
+    home.skep("stop", sid).ok()
+    home.skep("exec", sid, "--", "sh", "-ec", WHO + "echo y >> README; git commit -qam y; git gc -q --prune=now; git fsck").ok()
+    home.skep("rm", "--force", sid).ok()

@@ -192,15 +192,15 @@ def test_it_comes_at_once(home, project, watch):
 def test_commands_are_shown_behind_what_they_changed(home, project, watch):
     sid = home.new()
     w = watch(sid)
-    run(home, sid, "true")  # the start of a command in the first moment of a watch may be missed, its end is not
-    w.exit()
-    w.seen.clear()
+    assert [x["type"] for x in w.seen] == ["ready"]
     for i in range(5):
         run(home, sid, f"echo {i} > f{i}")
     for _ in range(5):
         w.exit()
-    order = [x["argv"][2] if "argv" in x else x["path"] for x in w.seen if x["type"] != "ready" and x.get("kind", "A") == "A"]
-    assert order == [x for i in range(5) for x in (f"echo {i} > f{i}", f"f{i}", f"echo {i} > f{i}")], w.seen
+    at = lambda what: next(i for i, x in enumerate(w.seen) if what(x))
+    for i in range(5):
+        mine = lambda kind, argv=f"echo {i} > f{i}": at(lambda x: x["type"] == kind and x["argv"][2] == argv)
+        assert mine("exec.start") < at(lambda x, i=i: x.get("path") == f"f{i}") < mine("exec.exit"), w.seen
     starts = [x for x in w.seen if x["type"] == "exec.start"]
     assert len(starts) == 5 and all(a["seq"] <= b["seq"] for a, b in zip(w.seen, w.seen[1:]))
 
@@ -341,6 +341,23 @@ def test_a_process_inside_can_not_end_the_watch_for_good(home, project, watch):
     time.sleep(1)
     run(home, sid, "echo still > there")
     w.change("there")
+
+
+def test_risks_are_told_with_their_reasons(home, project, watch, terminal):
+    sid = home.new()
+    w = watch(sid)
+    t = terminal("watch", sid)
+    t.expect("watching")
+    run(home, sid, "printf 'all:\\n\\trm x\\n' > Makefile; echo plain >> README; ln -s /etc out; printf '\\0' > bin; "
+                   "printf '#!/bin/sh\\n' > go; chmod +x go; printf 'a \\342\\200\\256 b\\n' >> add.c; rm add.h")
+    w.exit()
+    told = {x["path"]: [r["flag"] for r in x["risks"]] for x in w.seen if x["type"] == "change"}
+    assert told == {"Makefile": ["build"], "README": [], "out": ["link"], "bin": ["binary"], "add.c": ["bidi"], "add.h": [], "go": ["executable"]}
+    assert all(len(r["reason"]) > 5 for x in w.seen if x["type"] == "change" for r in x["risks"])
+    review = {c["path"]: [r["flag"] for r in c["risks"]] for c in home.skep("diff", "--json", sid).json()["changes"]}
+    assert {p: f for p, f in told.items() if p in review} == review, "the rules of diff"
+    seen = t.expect("after `sh").string.decode(errors="replace")
+    assert "risk: make runs its commands" in seen and "risk: the link leaves the directory" in seen and "risk: it becomes executable" in seen
 
 
 # -- asking -----------------------------------------------------------------------------------------------------

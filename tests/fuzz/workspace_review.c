@@ -2,8 +2,8 @@
 // Three texts out of one input: base, host, sandbox. All hunks give the sandbox's text, none the base's; what is judged
 // clean can be put into the host's text; names, links and secrets are looked at without a fault.
 #include "base/mem.h"
-#include "workspace/review_name.h"
-#include "workspace/review_risk.h"
+#include "model/treename.h"
+#include "model/risk.h"
 #include <git2.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +59,7 @@ static void check_rules(const char *p, size_t n)
 	const char *reason;
 	risk_of_text(p, n, &t);
 	risk_secret(p, n);
-	review_path_has_git(text);
+	treename_path_has_git(text);
 	risk_of_link(text, p, n);
 	risk_scripts_differ(p, n, p, n);
 	risk_build_sections_differ(p, n, p, n);

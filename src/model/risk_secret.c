@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lines that look like they hold a credential: known forms first, then a long random value beside a telling name.
-#include "workspace/review_risk.h"
+#include "model/risk.h"
 
 #include "base/mem.h"
 #include <ctype.h>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "workspace/review_name.h"
+#include "model/treename.h"
 
 #include "base/mem.h"
 #include <string.h>
 #include <strings.h>
 
-unsigned review_next_cp(const char *s, size_t n, size_t *at)
+unsigned treename_next_cp(const char *s, size_t n, size_t *at)
 {
 	const unsigned char *p = (const unsigned char *)s + *at;
 	size_t left = n - *at, len = p[0] < 0x80 ? 1 : p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : p[0] >= 0xc2 ? 2 : 0;
@@ -22,7 +22,7 @@ unsigned review_next_cp(const char *s, size_t n, size_t *at)
 // Unicode's default ignorables and the controls of direction, as far as they are in use.
 static const struct {
 	unsigned from, to;
-	enum review_hidden what;
+	enum treename_hidden what;
 } hidden[] = {
 	{0x00ad, 0x00ad, HIDDEN_INVISIBLE},   {0x034f, 0x034f, HIDDEN_INVISIBLE},
 	{0x061c, 0x061c, HIDDEN_BIDI},	      {0x115f, 0x1160, HIDDEN_INVISIBLE},
@@ -37,7 +37,7 @@ static const struct {
 	{0xe0000, 0xe0fff, HIDDEN_INVISIBLE},
 };
 
-enum review_hidden review_hidden(unsigned cp)
+enum treename_hidden treename_hidden(unsigned cp)
 {
 	for (size_t i = 0; i < countof(hidden); i++)
 		if (cp >= hidden[i].from && cp <= hidden[i].to)
@@ -59,13 +59,13 @@ static unsigned fold(unsigned cp)
 	return cp >= 'A' && cp <= 'Z' ? cp + 32 : cp;
 }
 
-bool review_name_is_git(const char *name, size_t n)
+bool treename_is_git(const char *name, size_t n)
 {
 	char plain[16];
 	size_t k = 0;
 	for (size_t at = 0; at < n && k < sizeof plain;) {
-		unsigned cp = review_next_cp(name, n, &at);
-		if (review_hidden(cp) || cp < 0x20 || cp == 0x7f)
+		unsigned cp = treename_next_cp(name, n, &at);
+		if (treename_hidden(cp) || cp < 0x20 || cp == 0x7f)
 			continue;
 		cp = fold(cp);
 		if (cp == ':' || cp == '\\') // a stream of it, or a path below it
@@ -80,11 +80,11 @@ bool review_name_is_git(const char *name, size_t n)
 	return k == 5 && !memcmp(plain, "git~", 4) && plain[4] >= '0' && plain[4] <= '9';
 }
 
-bool review_path_has_git(const char *path)
+bool treename_path_has_git(const char *path)
 {
 	for (const char *p = path;; p++) {
 		size_t n = strcspn(p, "/");
-		if (review_name_is_git(p, n))
+		if (treename_is_git(p, n))
 			return true;
 		p += n;
 		if (!*p)
@@ -92,7 +92,7 @@ bool review_path_has_git(const char *path)
 	}
 }
 
-bool review_name_is_odd(const char *name, size_t n)
+bool treename_is_odd(const char *name, size_t n)
 {
 	static const char *const devices[] = {"con",  "prn",  "aux",  "nul",  "com1", "com2",
 					      "com3", "com4", "lpt1", "lpt2", "lpt3"};

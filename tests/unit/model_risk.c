@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Names that never land, and what a person is told to look at twice.
 #include "base/mem.h"
-#include "workspace/review_name.h"
-#include "workspace/review_risk.h"
+#include "model/treename.h"
+#include "model/risk.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 static bool is_git(const char *s)
 {
-	return review_name_is_git(s, strlen(s));
+	return treename_is_git(s, strlen(s));
 }
 
 static void test_git_spellings(void **state)
@@ -31,9 +31,9 @@ static void test_git_spellings(void **state)
 	for (size_t i = 0; i < countof(no); i++)
 		if (is_git(no[i]))
 			fail_msg("seen as .git: %s", no[i]);
-	assert_true(review_path_has_git("a/b/.GIT/hooks"));
-	assert_true(review_path_has_git(".git"));
-	assert_false(review_path_has_git("a/.github/x"));
+	assert_true(treename_path_has_git("a/b/.GIT/hooks"));
+	assert_true(treename_path_has_git(".git"));
+	assert_false(treename_path_has_git("a/.github/x"));
 }
 
 static bool has_flag(const char *path, const char *want)
@@ -167,9 +167,9 @@ static void test_odd_names(void **state)
 	static const char *const odd[] = {"a:b", "a\\b", "con", "NUL.txt", "end.", "end "};
 	(void)state;
 	for (size_t i = 0; i < countof(odd); i++)
-		assert_true(review_name_is_odd(odd[i], strlen(odd[i])));
-	assert_false(review_name_is_odd("console.c", 9));
-	assert_false(review_name_is_odd(".hidden", 7));
+		assert_true(treename_is_odd(odd[i], strlen(odd[i])));
+	assert_false(treename_is_odd("console.c", 9));
+	assert_false(treename_is_odd(".hidden", 7));
 }
 
 int main(void)
