@@ -27,6 +27,13 @@ struct count_reply {
 	void *ctx;
 };
 
+// A connection into a cell, taken by the callee. e: why there is none; sys ECONNREFUSED: nothing listens there.
+struct flow; // base/flow.h
+struct dial_reply {
+	void (*fn)(void *ctx, const struct err *e, struct flow *f);
+	void *ctx;
+};
+
 struct cell_up {
 	uint32_t pid;
 	uint64_t start; // with pid, the identity of the cell's process
@@ -76,6 +83,9 @@ struct backend_ops {
 	void (*kill)(struct cell *c, const char *exec, uint32_t signal, struct reply r);
 	// The reply to on comes when nothing in the cell runs any more: its layer can be copied.
 	void (*pause)(struct cell *c, bool on, struct reply r);
+	// To a port of the cell's own loopback; nothing else can be named.
+	void (*dial)(struct cell *c, uint16_t port, struct dial_reply r);
+	void (*dials)(struct cell *c, const char *ticket, struct reply r); // a local client that shows it to the cell may dial
 	void (*members)(struct cell *c, struct count_reply r); // processes beside pid 1
 	void (*event)(struct cell *c, const char *type, const char *by, const char *body, struct reply r);
 	void (*policy)(struct cell *c, const struct cell_net *n, struct reply r); // replaces what the cell's gate was told

@@ -9,6 +9,7 @@
 //   record.c    what goes to the journal                watchdog.c time and resource limits
 //   gate.c      the way out                             denied.c   what was refused
 //   changed.c   files that changed                      watching.c who sees it happen
+//   dials.c     connections into the cell
 #pragma once
 #include "base/chan.h"
 #include "base/ring.h"
@@ -52,7 +53,7 @@ struct client {
 	struct client *next;
 	struct cell *cell;
 	struct chan chan;
-	bool greeted, control, exit_sent, done_sent;
+	bool greeted, control, dials, exit_sent, done_sent;
 	struct sx *exec;
 	uint64_t off[2];
 };

@@ -7,6 +7,7 @@
 #include "base/proc.h"
 #include "base/str.h"
 #include "cell/cell_int.h"
+#include "cell/dials.h"
 #include "model/msg.h"
 #include <dirent.h>
 #include <errno.h>
@@ -261,6 +262,12 @@ void control_frame(struct client *cl, struct frame *f)
 		break;
 	case M_POLICY:
 		rc = gate_policy(&c->gate, f, &e);
+		break;
+	case M_DIAL:
+		rc = dials_ask(cl, f, &e);
+		break;
+	case M_DIALS:
+		rc = dials_allow(c, f, &e);
 		break;
 	case M_ANSWER:
 		gate_answer(&c->gate, f, cl);

@@ -249,6 +249,8 @@ void task_answer(struct task *t, const struct err *e)
 		o.exec_id = t->row.id;
 		o.ticket = t->ticket[0] ? t->ticket : NULL;
 	}
+	if (t->kind == TASK_DIAL)
+		o.ticket = t->ticket[0] ? t->ticket : NULL;
 	const struct sandbox **forks = xcalloc(t->count + 1, sizeof *forks);
 	for (uint32_t i = 0; i < t->count && t->forks; i++)
 		forks[i] = &t->forks[i]->row;

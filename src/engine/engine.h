@@ -107,6 +107,11 @@ void engine_exec(struct engine *g, const char *id, struct exec_request *x, struc
 void engine_attach(struct engine *g, const char *exec, struct done d);
 void engine_kill(struct engine *g, const char *exec, uint32_t signal, struct done d);
 
+// A connection to a port of the sandbox's own loopback. One that is stopped is started, a paused one goes on.
+void engine_dial(struct engine *g, const char *id, uint16_t port, struct dial_reply r);
+// For a local client that makes connections itself (outcome.ticket): it greets the cell as ROLE_DIAL (model/msg.h).
+void engine_dials(struct engine *g, const char *id, struct done d);
+
 const struct sandbox *engine_get(struct engine *g, const char *id, struct err *e);
 const struct sandbox *engine_peek(struct engine *g, const char *id, struct err *e); // the same, and it does not count as a use
 void engine_each(struct engine *g, void (*each)(void *ctx, const struct sandbox *s), void *ctx); // newest first; without those that make setup layers

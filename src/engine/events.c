@@ -132,14 +132,18 @@ static void on_up(struct cell_watcher *w, struct cell_up *up, const struct err *
 	b->row.used = clock_unix_ms();
 	free(b->row.reason);
 	b->row.reason = b->row.state == STATE_PAUSED && paused_by_time(b) ? xstrdup("expired") : NULL;
-	task_answer(t, NULL);
+	if (t->kind != TASK_DIAL)
+		task_answer(t, NULL);
 	record_late_flush(b);
 	if (from != b->row.state)
 		record_state(b, from);
 	save_up(b);
 	b->net_stale |= t->kind == TASK_ADOPT; // rules may have changed while nobody told it
 	net_up(b);
-	task_end(t, NULL);
+	if (t->kind == TASK_DIAL)
+		task_run(t);
+	else
+		task_end(t, NULL);
 }
 
 static struct task *waiting_exec(struct box *b, const char *exec)

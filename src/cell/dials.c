@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cell/dials.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "cell/cell_int.h"
+#include "model/msg.h"
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define TICKETS 16
+#define FDS_QUEUED 8 // descriptors that may wait for a slow client: its channel holds twice as many
+
+struct dialling {
+	struct dialling *next;
+	struct client *client; // NULL: it went away
+	uint32_t id, request;  // on the channel to init; of who asked
+};
+
+struct dial_ticket {
+	char ticket[KEY_SIZE]; // "" = none
+	uint64_t until_ms;
+};
+
+static struct {
+	struct dialling *list; // one process, one cell
+	unsigned n;
+	uint32_t last_id;
+	struct dial_ticket tickets[TICKETS];
+	unsigned next_ticket;
+} self;
+
+int dials_ask(struct client *cl, const struct frame *f, struct err *e)
+{
+	struct cell *c = cl->cell;
+	if (c->stage != CELL_UP)
+		return err_set(e, ERR_CONFLICT, "the cell is ending");
+	if (c->paused)
+		return err_set(e, ERR_CONFLICT, "the sandbox is paused: `skep resume` lets it go on");
+	if (self.n >= LIMIT_DIALS)
+		return err_set(e, ERR_LIMIT, "%u connections into the sandbox are being made already: try again", self.n);
+	struct dialling *d = xcalloc(1, sizeof *d);
+	*d = (struct dialling){.next = self.list, .client = cl, .id = ++self.last_id, .request = f->id};
+	self.list = d;
+	self.n++;
+	c->eventful = true; // something from outside was in its network
+	chan_send(&c->init, M_DIAL, 0, d->id, f->p, f->n);
+	watchdog_activity(c);
+	return 1;
+}
+
+static struct dialling *take_dialling(uint32_t id)
+{
+	for (struct dialling **p = &self.list; *p; p = &(*p)->next)
+		if ((*p)->id == id) {
+			struct dialling *d = *p;
+			*p = d->next;
+			self.n--;
+			return d;
+		}
+	return NULL;
+}
+
+// Init says that it is a connection of its own. What goes out is a stream socket and nothing else, whatever became of init.
+static bool is_stream(int fd)
+{
+	int type = 0, domain = 0;
+	socklen_t len = sizeof type;
+	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) || type != SOCK_STREAM)
+		return false;
+	len = sizeof domain;
+	return !getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) && (domain == AF_INET || domain == AF_INET6 || domain == AF_UNIX);
+}
+
+static void read_err(const struct frame *f, struct err *out)
+{
+	struct wire w = {.p = f->p, .n = f->n};
+	uint32_t kind = wire_get_u32(&w), sys = wire_get_u32(&w);
+	auto_free char *msg = wire_get_str(&w);
+	err_set(out, kind && kind < ERR_KINDS ? (enum err_kind)kind : ERR_SYSTEM, "%s", msg ? msg : "the connection could not be made");
+	out->sys = (int)sys;
+}
+
+void dials_answer(struct cell *c, struct frame *f)
+{
+	struct dialling *d = take_dialling(f->id);
+	struct err e;
+	(void)c;
+	if (!d)
+		return;
+	struct chan *to = d->client ? &d->client->chan : NULL;
+	if (to && f->fd >= 0 && is_stream(f->fd) && to->n_fds_out < FDS_QUEUED) {
+		chan_send_fd(to, M_DIALLED, d->request, NULL, 0, f->fd);
+	} else if (to) {
+		if (f->fd >= 0)
+			err_set(&e, ERR_LIMIT, "too many connections into the sandbox at once: try again");
+		else
+			read_err(f, &e);
+		control_send_err(to, d->request, &e);
+	}
+	free(d);
+}
+
+int dials_allow(struct cell *c, const struct frame *f, struct err *e)
+{
+	struct wire w = {.p = f->p, .n = f->n};
+	auto_free char *ticket = wire_get_str(&w);
+	if (c->stage != CELL_UP)
+		return err_set(e, ERR_CONFLICT, "the cell is ending");
+	if (w.bad || !ticket || !*ticket || strlen(ticket) >= KEY_SIZE)
+		return err_set(e, ERR_INVALID, "malformed ticket");
+	struct dial_ticket *t = &self.tickets[self.next_ticket++ % TICKETS]; // the oldest makes room
+	memcpy(t->ticket, ticket, strlen(ticket) + 1);
+	t->until_ms = clock_ms() + LIMIT_TICKET_MS;
+	c->eventful = true;
+	return 0;
+}
+
+bool dials_admit(struct cell *c, const char *ticket)
+{
+	(void)c;
+	for (size_t i = 0; i < TICKETS; i++) {
+		struct dial_ticket *t = &self.tickets[i];
+		if (t->ticket[0] && key_equal(t->ticket, ticket)) {
+			t->ticket[0] = 0;
+			return clock_ms() <= t->until_ms;
+		}
+	}
+	return false;
+}
+
+void dials_client_gone(struct client *cl)
+{
+	for (struct dialling *d = self.list; d; d = d->next)
+		if (d->client == cl)
+			d->client = NULL;
+}
+
+void dials_end(struct cell *c)
+{
+	struct err e;
+	(void)c;
+	err_set(&e, ERR_UNAVAILABLE, "the cell ended");
+	while (self.list) {
+		struct dialling *d = self.list;
+		self.list = d->next;
+		if (d->client)
+			control_send_err(&d->client->chan, d->request, &e);
+		free(d);
+	}
+	self.n = 0;
+	memset(self.tickets, 0, sizeof self.tickets);
+}
