@@ -52,6 +52,13 @@ struct cell_end {
 	char head[SHA256_HEX];
 };
 
+// A port that somebody in the cell listens on. Borrowed during the call.
+struct cell_port {
+	uint16_t port;
+	bool local; // bound to loopback only
+	uint32_t pid;
+	const char *exec, *program; // "" = not known
+};
 // A connection that is held until somebody answers. Borrowed during the call.
 struct cell_ask {
 	uint32_t id; // within the cell
@@ -70,6 +77,7 @@ struct cell_watcher {
 	void (*asked)(struct cell_watcher *w, const struct cell_ask *a);
 	// Somebody else answered, or time did. verdict, scope: enum verdict and enum answer_scope.
 	void (*answered)(struct cell_watcher *w, uint32_t ask, uint8_t verdict, uint8_t scope);
+	void (*port)(struct cell_watcher *w, bool open, const struct cell_port *p); // may be NULL
 	void (*gone)(struct cell_watcher *w, const struct cell_end *end);
 };
 

@@ -271,6 +271,22 @@ static void on_ask(struct cell *c, const struct frame *f)
 					     .path = path ? path : ""});
 }
 
+static void on_port(struct cell *c, const struct frame *f)
+{
+	struct wire w = {.p = f->p, .n = f->n};
+	bool is_open = wire_get_u8(&w);
+	uint32_t port = wire_get_u32(&w);
+	struct cell_port p = {.local = wire_get_u8(&w)};
+	p.pid = wire_get_u32(&w);
+	auto_free char *exec = wire_get_str(&w), *program = wire_get_str(&w);
+	if (w.bad || !port || port > UINT16_MAX || !exec || !program || !c->w->port)
+		return;
+	p.port = (uint16_t)port;
+	p.exec = exec;
+	p.program = program;
+	c->w->port(c->w, is_open, &p);
+}
+
 static void on_answer(struct cell *c, const struct frame *f)
 {
 	if (f->n == 2 && c->w->answered)
@@ -364,6 +380,8 @@ static void on_frame(struct chan *ch, struct frame *f)
 		request_done(&c->requests, f);
 	else if (f->type == M_DIALLED)
 		on_dialled(c, f);
+	else if (f->type == M_PORT)
+		on_port(c, f);
 	else if (f->type == M_GONE)
 		on_end(c, f);
 	else if (f->type == M_HIT)

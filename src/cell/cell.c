@@ -10,6 +10,7 @@
 #include "cell/denied.h"
 #include "cell/dials.h"
 #include "cell/moves.h"
+#include "cell/ports.h"
 #include "cell/watching.h"
 #include "isolate/contain.h"
 #include "model/msg.h"
@@ -359,6 +360,9 @@ void cell_on_init_frame(struct chan *ch, struct frame *f)
 	case M_AGENT:
 		gate_agent(&c->gate, f);
 		break;
+	case M_PORTS:
+		ports_answer(c, f);
+		break;
 	case M_DIALLED:
 		dials_answer(c, f);
 		break;
@@ -544,6 +548,7 @@ static void say_goodbye(struct cell *c)
 		remove_layer(c);
 	gate_end(&c->gate, &c->net);
 	dials_end(c);
+	ports_end(c);
 	record_cell_gone(c);
 	journal_close(&c->journal); // before the word is out: skepd writes next
 	if (fault(FAULT_CELL_GONE, &e))

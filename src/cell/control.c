@@ -8,6 +8,7 @@
 #include "base/str.h"
 #include "cell/cell_int.h"
 #include "cell/dials.h"
+#include "cell/ports.h"
 #include "model/msg.h"
 #include <dirent.h>
 #include <errno.h>
@@ -144,6 +145,7 @@ void control_replay(struct cell *c)
 			control_send_exited(c, x);
 	}
 	gate_replay(&c->gate);
+	ports_replay(c);
 }
 
 static int do_exec(struct cell *c, struct frame *f, struct wire *w, struct err *e)

@@ -80,6 +80,7 @@ void box_free(void *p)
 	strv_free(b->notices);
 	strv_free(b->create_notices);
 	cell_net_done(&b->net);
+	ports_forget(b);
 	sandbox_done(&b->row);
 	cell_row_done(&b->cell_row);
 	free(b);

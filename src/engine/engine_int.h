@@ -3,7 +3,7 @@
 //
 //   box.c     finding boxes, names, the one-at-a-time rule, state moves
 //   create.c  checks and makes a sandbox           life.c    start stop pause remove
-//   exec.c    exec attach kill output              dial.c  connections into it              events.c  what cells report; reconcile
+//   exec.c    exec attach kill output              dial.c ports.c  connections into it      events.c  what cells report; reconcile
 //   record.c  the journal                          cellspec.c  row -> cell_spec
 //   env.c     environment of an exec               image.c  gc.c  child.c (sister programs)
 //   expiry.c  ttl, leases, pins                    check.c  rows that somebody edited
@@ -99,6 +99,8 @@ struct box {
 	struct timer net_failed;
 	struct err net_err;
 	struct ask *asks;
+	struct port_row *ports; // sorted
+	size_t n_ports;
 	struct setup_run *setup; // it makes a setup layer: setup.c
 	struct timer setup_timer; // it failed, and goes when its output was read
 	struct box *next;
@@ -218,6 +220,8 @@ int exec_begin(struct task *t, struct err *e) MUST_USE; // exec.c: on the live c
 void exec_store(struct task *t);
 void attach_begin(struct task *t);
 void dial_begin(struct task *t); // dial.c: on the live cell
+void ports_events_init(struct box *b); // ports.c
+void ports_forget(struct box *b); // its cell is gone
 
 // record.c
 void record(struct box *b, const char *type, const char *body); // through the cell, or into the file

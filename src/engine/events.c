@@ -32,6 +32,7 @@ static void forget_cell(struct box *b)
 {
 	b->cell = NULL;
 	b->up = b->cell_dirty = false;
+	ports_forget(b);
 	net_down(b);
 }
 
@@ -302,6 +303,7 @@ void box_events_init(struct box *b)
 		.up = on_up, .started = on_started, .exited = on_exited, .hit = on_hit, .paused = on_paused, .pending = on_pending, .gone = on_gone,
 	};
 	ask_events_init(b);
+	ports_events_init(b);
 }
 
 // It said goodbye, and nobody was there to hear it.

@@ -102,6 +102,8 @@ enum msg_type {
 	// Connections into the cell: K, I, and C of who greeted as ROLE_DIAL
 	M_DIAL,	   // id; u32 port of the cell's own loopback, str path of a socket there instead (port 0), NULL = none -> M_DIALLED | M_ERR (I: M_DIALLED without a descriptor)
 	M_DIALLED, // id; + fd: connected. I: without one: u32 err_kind, u32 errno, str message
+	M_PORTS,   // I: asked empty -> u32 n, n x (u32 port, u8 on loopback only, u32 pid, str exec, str program): who listens
+	M_PORT,	   // K: u8 open, then as one of them; also sent for each after a HELLO
 	M_DIALS,   // K: str ticket: who shows it may dial -> M_OK | M_ERR
 };
 
