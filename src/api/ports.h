@@ -4,3 +4,4 @@
 #include "api/server.h"
 
 void post_dial(struct request *r);
+void post_preview(struct request *r);

@@ -9,17 +9,16 @@
 #include <unistd.h>
 
 #define CHUNK (128u << 10)
-#define LINGER_MS 10000
 
 struct flow {
 	struct watch w;
-	struct timer late;
+	struct timer soon;
 	struct loop *loop; // NULL before flow_start
 	int fd;
 	const struct flow_ops *ops;
 	void *ctx;
 	struct buf out;
-	bool paused, in_over, out_over, broken, hung_up, over, lingers;
+	bool paused, in_over, out_over, broken, hung_up, over;
 };
 
 struct flow *flow_new(int fd)
@@ -50,7 +49,7 @@ void flow_close(struct flow *f)
 		flow_free(f);
 		return;
 	}
-	timer_clear(f->loop, &f->late);
+	timer_clear(f->loop, &f->soon);
 	loop_del(f->loop, &f->w);
 	loop_bury(f->loop, f, flow_free);
 }
@@ -77,10 +76,7 @@ static void broken(struct flow *f, const struct err *e)
 	buf_clear(&f->out);
 	f->broken = f->out_over = f->in_over = f->hung_up = true;
 	set_interest(f);
-	if (f->lingers)
-		flow_close(f);
-	else
-		f->ops->end(f->ctx, e);
+	f->ops->end(f->ctx, e);
 }
 
 // False: it is broken, errno says why.
@@ -105,7 +101,7 @@ static void drained(struct flow *f)
 {
 	if (f->out_over)
 		shutdown(f->fd, SHUT_WR);
-	if (!f->lingers && f->ops->drain)
+	if (f->ops->drain)
 		f->ops->drain(f->ctx);
 }
 
@@ -114,12 +110,11 @@ static void on_readable(struct flow *f)
 	static char bytes[CHUNK];
 	struct err e;
 	ssize_t n = recv(f->fd, bytes, sizeof bytes, 0);
-	if (n > 0 && !f->lingers) {
+	if (n > 0) {
 		f->ops->data(f->ctx, bytes, (size_t)n);
 	} else if (!n) {
 		f->in_over = true;
-		if (!f->lingers)
-			f->ops->end(f->ctx, NULL);
+		f->ops->end(f->ctx, NULL);
 	} else if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
 		err_sys(&e, "receive");
 		broken(f, &e);
@@ -141,8 +136,6 @@ static void on_event(struct watch *w, uint32_t events)
 	}
 	if (!f->over && !f->paused && !f->in_over && events & (LOOP_IN | LOOP_HUP | LOOP_ERR))
 		on_readable(f);
-	if (f->lingers && f->in_over && !f->out.n)
-		flow_close(f);
 	set_interest(f);
 }
 
@@ -176,10 +169,22 @@ size_t flow_queued(const struct flow *f)
 
 static void on_soon(struct timer *t)
 {
-	struct flow *f = container_of(t, struct flow, late);
+	struct flow *f = container_of(t, struct flow, soon);
 	struct err e;
-	err_set(&e, ERR_LIMIT, "the connection was not read for too long, or is gone");
+	if (f->out.overflow)
+		err_set(&e, ERR_LIMIT, "more waits to be sent than is kept");
+	else
+		err_set(&e, ERR_UNAVAILABLE, "the other side is gone");
 	broken(f, &e);
+}
+
+// Told from the loop: who sends need not expect to be called back.
+static bool break_soon(struct flow *f)
+{
+	f->out_over = true;
+	f->soon.fn = on_soon;
+	timer_set(f->loop, &f->soon, 0);
+	return false;
 }
 
 bool flow_send(struct flow *f, const void *p, size_t n)
@@ -191,23 +196,15 @@ bool flow_send(struct flow *f, const void *p, size_t n)
 		ssize_t k = send(f->fd, (const char *)p + done, n - done, MSG_NOSIGNAL);
 		if (k < 0 && errno == EINTR)
 			continue;
-		if (k < 0 && errno != EAGAIN && errno != EWOULDBLOCK) {
-			f->out_over = true; // told from the loop: who sends need not expect to be called back
-			f->late.fn = on_soon;
-			timer_set(f->loop, &f->late, 0);
-			return false;
-		}
+		if (k < 0 && errno != EAGAIN && errno != EWOULDBLOCK)
+			return break_soon(f);
 		if (k < 0)
 			break;
 		done += (size_t)k;
 	}
 	buf_add(&f->out, (const char *)p + done, n - done);
-	if (f->out.overflow) {
-		f->out_over = true;
-		f->late.fn = on_soon;
-		timer_set(f->loop, &f->late, 0);
-		return false;
-	}
+	if (f->out.overflow)
+		return break_soon(f);
 	set_interest(f);
 	return f->out.n < FLOW_HIGH;
 }
@@ -221,25 +218,14 @@ void flow_eof(struct flow *f)
 		shutdown(f->fd, SHUT_WR);
 }
 
-static void on_lingered(struct timer *t)
+int flow_detach(struct flow *f)
 {
-	flow_close(container_of(t, struct flow, late));
-}
-
-// Bytes that the other side still sends are read and thrown away: closing over them would make its kernel drop what it
-// has not read of ours.
-void flow_linger(struct flow *f)
-{
-	if (!f || f->over)
-		return;
-	if (!f->loop || f->broken || (!f->out.n && f->in_over)) {
-		flow_close(f);
-		return;
-	}
-	flow_eof(f);
-	f->lingers = true;
-	f->paused = false;
-	f->late.fn = on_lingered;
-	timer_set(f->loop, &f->late, LINGER_MS);
-	set_interest(f);
+	int fd = -1;
+	if (f->over)
+		return -1;
+	if (f->loop)
+		loop_del(f->loop, &f->w);
+	fd = take_fd(&f->fd);
+	flow_close(f);
+	return fd;
 }

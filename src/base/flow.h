@@ -12,7 +12,8 @@ struct flow;
 struct flow_ops {
 	void (*data)(void *ctx, const char *p, size_t n);
 	void (*drain)(void *ctx);		     // what waited has left
-	void (*end)(void *ctx, const struct err *e); // once. e NULL: the other side sends nothing more; else it is broken
+	// e NULL: the other side sends nothing more. Else it is broken: last of all, also after the other.
+	void (*end)(void *ctx, const struct err *e);
 };
 
 struct flow *flow_new(int fd); // takes fd; silent until flow_start
@@ -21,5 +22,5 @@ void flow_pause(struct flow *f, bool on); // no data until it is off again; may 
 bool flow_send(struct flow *f, const void *p, size_t n); // false: FLOW_HIGH bytes wait, or it is broken (end tells)
 size_t flow_queued(const struct flow *f);
 void flow_eof(struct flow *f);	 // we send nothing more, behind what waits
-void flow_linger(struct flow *f); // closes behind what waits, at the latest after ten seconds; nothing is called any more
 void flow_close(struct flow *f); // now, NULL is fine; may be called from inside every callback
+int flow_detach(struct flow *f); // the descriptor is the caller's again, the flow is gone; what waits to be sent is lost

@@ -11,12 +11,15 @@
 #include <sys/socket.h>
 
 #define TICKETS 16
-#define FDS_QUEUED 8 // descriptors that may wait for a slow client: its channel holds twice as many
+#define FDS_QUEUED 14 // descriptors that may wait for a slow client: its channel is cut past 16
+#define AT_ONCE 12    // asked of init: its channel has the same bound
+#define ASK_MAX 256   // bytes of one question
 
 struct dialling {
 	struct dialling *next;
 	struct client *client; // NULL: it went away
-	uint32_t id, request;  // on the channel to init; of who asked
+	uint32_t id, request;  // on the channel to init (0: it waits); of who asked
+	struct buf ask;
 };
 
 struct dial_ticket {
@@ -25,39 +28,65 @@ struct dial_ticket {
 };
 
 static struct {
-	struct dialling *list; // one process, one cell
-	unsigned n;
+	struct dialling *list; // one process, one cell; in the order they came
+	unsigned n, asked;
 	uint32_t last_id;
 	struct dial_ticket tickets[TICKETS];
 	unsigned next_ticket;
 } self;
 
+static void work(struct cell *c)
+{
+	for (struct dialling *d = self.list; d && self.asked < AT_ONCE; d = d->next) {
+		if (d->id)
+			continue;
+		d->id = ++self.last_id ? self.last_id : ++self.last_id;
+		self.asked++;
+		chan_send_buf(&c->init, M_DIAL, d->id, &d->ask);
+	}
+}
+
 int dials_ask(struct client *cl, const struct frame *f, struct err *e)
 {
 	struct cell *c = cl->cell;
+	struct dialling **end = &self.list;
 	if (c->stage != CELL_UP)
 		return err_set(e, ERR_CONFLICT, "the cell is ending");
 	if (c->paused)
 		return err_set(e, ERR_CONFLICT, "the sandbox is paused: `skep resume` lets it go on");
 	if (self.n >= LIMIT_DIALS)
-		return err_set(e, ERR_LIMIT, "%u connections into the sandbox are being made already: try again", self.n);
+		return err_set(e, ERR_LIMIT, "%u connections into the sandbox wait already: try again", self.n);
 	struct dialling *d = xcalloc(1, sizeof *d);
-	*d = (struct dialling){.next = self.list, .client = cl, .id = ++self.last_id, .request = f->id};
-	self.list = d;
+	*d = (struct dialling){.client = cl, .request = f->id, .ask = BUF_INIT(ASK_MAX)};
+	buf_add(&d->ask, f->p, f->n);
+	if (d->ask.overflow) {
+		free(d);
+		return err_set(e, ERR_INVALID, "the path of a socket is absolute and shorter than 108 bytes");
+	}
+	while (*end)
+		end = &(*end)->next;
+	*end = d;
 	self.n++;
 	c->eventful = true; // something from outside was in its network
-	chan_send(&c->init, M_DIAL, 0, d->id, f->p, f->n);
+	work(c);
 	watchdog_activity(c);
 	return 1;
 }
 
+static void dialling_free(struct dialling *d)
+{
+	buf_done(&d->ask);
+	free(d);
+}
+
 static struct dialling *take_dialling(uint32_t id)
 {
-	for (struct dialling **p = &self.list; *p; p = &(*p)->next)
+	for (struct dialling **p = &self.list; id && *p; p = &(*p)->next)
 		if ((*p)->id == id) {
 			struct dialling *d = *p;
 			*p = d->next;
 			self.n--;
+			self.asked--;
 			return d;
 		}
 	return NULL;
@@ -87,9 +116,9 @@ void dials_answer(struct cell *c, struct frame *f)
 {
 	struct dialling *d = take_dialling(f->id);
 	struct err e;
-	(void)c;
 	if (!d)
 		return;
+	work(c);
 	struct chan *to = d->client ? &d->client->chan : NULL;
 	if (to && f->fd >= 0 && is_stream(f->fd) && to->n_fds_out < FDS_QUEUED) {
 		chan_send_fd(to, M_DIALLED, d->request, NULL, 0, f->fd);
@@ -100,7 +129,7 @@ void dials_answer(struct cell *c, struct frame *f)
 			read_err(f, &e);
 		control_send_err(to, d->request, &e);
 	}
-	free(d);
+	dialling_free(d);
 }
 
 int dials_allow(struct cell *c, const struct frame *f, struct err *e)
@@ -148,8 +177,8 @@ void dials_end(struct cell *c)
 		self.list = d->next;
 		if (d->client)
 			control_send_err(&d->client->chan, d->request, &e);
-		free(d);
+		dialling_free(d);
 	}
-	self.n = 0;
+	self.n = self.asked = 0;
 	memset(self.tickets, 0, sizeof self.tickets);
 }

@@ -28,7 +28,7 @@ struct limits {
 #define LIMIT_EXECS 4096		// execs remembered by one cell while there is no daemon to tell
 #define LIMIT_EXECS_TOLD 64	// and with one
 #define LIMIT_CLIENTS 256		// connections to one cell
-#define LIMIT_DIALS 64			// connections into one cell that are being made at once
+#define LIMIT_DIALS 1024		// connections into one cell that wait to be made
 #define LIMIT_PORTS 128			// ports of one cell that are known to be open
 #define LIMIT_DIAL_MS 5000		// for one of them
 #define LIMIT_STDIN_WINDOW (256u << 10)

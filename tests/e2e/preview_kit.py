@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tests of previews share: servers for the inside, and an HTTP client that sees every byte of an answer's head."""
 import json
-import os
 import socket
 
 from kit import wait_for
@@ -117,10 +116,20 @@ def host(sid, port):
 
 
 def link(home, sid, port, ttl_ms=None):
+    """What POST …/preview answers: url, signature, expires."""
     body = {"port": port} | ({"ttl_ms": ttl_ms} if ttl_ms else {})
     status, answer = home.api("POST", f"/v1/sandboxes/{sid}/preview", body)
     assert status == 201, answer
-    return answer["signature"]
+    return answer
+
+
+def listens(home, sid):
+    """The port of the host where previews are: a link to one opens it."""
+    return int(link(home, sid, 1)["url"].split("localhost:")[1].split("/")[0])
+
+
+def cookie(home, sid, port):
+    return f"Cookie: skep_preview={link(home, sid, port)['signature']}"
 
 
 class Answer:
@@ -206,11 +215,6 @@ class Client:
 
     def close(self):
         self.s.close()
-
-
-def listen(home):
-    """A port of the host where previews are served."""
-    return home.preview_port
 
 
 def memory(pid):
