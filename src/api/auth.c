@@ -163,6 +163,17 @@ static bool covers(const struct principal *p, const struct sandbox *s)
 	return false;
 }
 
+bool auth_token_sees(struct engine *g, const char *token, const struct sandbox *s)
+{
+	struct token_row row;
+	if (!engine_token_match(g, token, &row))
+		return false;
+	struct principal p = {.on = row.on, .value = row.value};
+	bool sees = row.scope >= SCOPE_READ && covers(&p, s);
+	token_row_done(&row);
+	return sees;
+}
+
 bool request_sees(const struct request *r, const struct sandbox *s)
 {
 	return covers(r->who, s);

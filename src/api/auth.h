@@ -25,6 +25,9 @@ int request_may(struct request *r, enum scope scope, const char *sandbox, struct
 bool request_sees(const struct request *r, const struct sandbox *s); // for lists
 bool request_sees_id(const struct request *r, const char *sandbox);  // likewise, by its id
 
+// Who shows this token may read the sandbox: for connections that are not the HTTP server's.
+bool auth_token_sees(struct engine *g, const char *token, const struct sandbox *s);
+
 // rights.c: fields of a body that only some may give. Local callers may all.
 struct create;
 int rights_create(struct request *r, struct create *c, struct err *e) MUST_USE; // sets what is settled for them, too

@@ -146,6 +146,29 @@ static void project(struct jsonw *w, const struct project_row *p)
 	jw_close(w, '}');
 }
 
+static void put_port(void *ctx, const struct port_row *p)
+{
+	struct jsonw *w = ctx;
+	jw_open(w, '{');
+	jw_ku64(w, "port", p->port);
+	jw_kbool(w, "local", p->local);
+	if (p->pid)
+		jw_ku64(w, "pid", p->pid);
+	if (*p->program)
+		jw_kstr(w, "program", p->program);
+	if (p->exec[0])
+		jw_kstr(w, "exec", p->exec);
+	jw_close(w, '}');
+}
+
+static void ports(struct jsonw *w, struct engine *g, const struct sandbox *s)
+{
+	jw_key(w, "ports");
+	jw_open(w, '[');
+	engine_ports(g, s->id, put_port, w);
+	jw_close(w, ']');
+}
+
 void encode_sandbox_members(struct jsonw *w, struct engine *g, const struct sandbox *s)
 {
 	jw_kstr(w, "id", s->id);
@@ -176,6 +199,7 @@ void encode_sandbox_members(struct jsonw *w, struct engine *g, const struct sand
 	limits(w, &s->limits);
 	mounts(w, g, s);
 	project(w, &s->project);
+	ports(w, g, s);
 	jw_kstr(w, "workspace_path", s->ws_path);
 	jw_kbool(w, "pinned", s->pinned);
 	jw_kbool(w, "dirty", s->pending != 0);

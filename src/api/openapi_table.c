@@ -5,7 +5,7 @@
 #define SANDBOX_FIELDS \
 	"id:s! name:s?! state:s! reason:s?! backend:s! profile:s! image:s! repo:s?! ref:s?! context:s?! origin:s?! auto_snapshot:b! " \
 	"base:#Base! labels:m! owner:s! created:s! used:s?! expires:s?! pending:i?! isolation:o! net:#SandboxNet! limits:#Limits! " \
-	"mounts:[]#Mount! project:#Project?! workspace_path:s! pinned:b! dirty:b! on_expiry:s! ttl_ms:i?! lease_ms:i?! idle_ms:i?! size:i?! "
+	"mounts:[]#Mount! project:#Project?! ports:[]#Port! workspace_path:s! pinned:b! dirty:b! on_expiry:s! ttl_ms:i?! lease_ms:i?! idle_ms:i?! size:i?! "
 #define NET_FIELDS "net:s allow:[]s deny:[]s expose_host:[]s secrets:[]s registries:[]s ask:b "
 #define EXEC_FIELDS \
 	"argv:[]s argv_b64:[]s env:[]s cwd:s user:s tty:b rows:i cols:i stdin:b detach:b timeout_ms:i umask:i caller_env:[]s "
@@ -34,6 +34,10 @@ const struct api_schema api_schemas[] = {
 	{"Limits", "cpus_milli:i! memory:i! pids:i! disk:i! files:i! nofile:i! output_cap:i!"},
 	{"Mount", "src:s?! dst:s! writable:b! kind:s!"},
 	{"Project", "file:s! hide:[]s! setup:[]s! setup_key:s?! test:s?! ports:[]i!"},
+	{"Port", "port:i! local:b! pid:i program:s exec:s"},
+	{"Dial", "sandbox:s! socket:s! ticket:s!"},
+	{"PreviewWish", "port:i! ttl_ms:i"},
+	{"Preview", "sandbox:s! port:i! url:s! signature:s! expires:s!"},
 	{"ExecRow", "id:s! sandbox:s! argv:[]s! argv_b64:[]s cwd:s?! user:s?! tty:b! pid:i?! started:s?! ended:s?! status:i?! signal:i?! "
 		    "timed_out:b! reason:s?! bytes:#Bytes! state:s!"},
 	{"Bytes", "stdout:i! stderr:i!"},
@@ -109,6 +113,8 @@ const struct api_op api_ops[] = {
 	{"POST", "/v1/sandboxes/{}/execs", "Run a command", "Exec", 201, "ExecStarted", NULL},
 	{"GET", "/v1/sandboxes/{}/execs", "Its commands, newest first", NULL, 200, "Execs", PAGES},
 	{"POST", "/v1/sandboxes/{}/jobs", "A file operation inside", "Job", 201, "ExecStarted", NULL},
+	{"POST", "/v1/sandboxes/{}/dial", "A ticket for connections into it, made by a local client", "Empty", 201, "Dial", NULL},
+	{"POST", "/v1/sandboxes/{}/preview", "A link to a port of it", "PreviewWish", 201, "Preview", NULL},
 	{"GET", "/v1/sandboxes/{}/token", "Its own token: run, on itself", NULL, 200, "SandboxToken", NULL},
 	{"GET", "/v1/sandboxes/{}/events", "Its events, as server-sent events; resume with Last-Event-ID", NULL, 200, "text/event-stream", "type offset"},
 	{"GET", "/v1/sandboxes/{}/journal", "Its journal", NULL, 200, NDJSON, "offset wait_ms"},

@@ -10,6 +10,7 @@
 #include "api/once.h"
 #include "api/openapi.h"
 #include "api/page.h"
+#include "api/ports.h"
 #include "api/review.h"
 #include "api/server.h"
 
@@ -561,6 +562,8 @@ static const struct route routes[] = {
 	{"POST", "/v1/sandboxes/{}/jobs", BODY_JSON, post_job, SCOPE_RUN},
 	{"GET", "/v1/sandboxes/{}/token", BODY_NONE, get_sandbox_token, SCOPE_RUN},
 	{"GET", "/v1/sandboxes/{}/events", BODY_NONE, get_sandbox_events, SCOPE_READ},
+	{"POST", "/v1/sandboxes/{}/dial", BODY_JSON, post_dial, SCOPE_LOCAL},
+	{"POST", "/v1/sandboxes/{}/preview", BODY_JSON, post_preview, SCOPE_RUN},
 	{"GET", "/v1/sandboxes/{}/journal", BODY_NONE, get_journal, SCOPE_READ},
 	{"GET", "/v1/sandboxes/{}/journal/verify", BODY_NONE, get_verify, SCOPE_READ},
 	{"GET", "/v1/sandboxes/{}/policy", BODY_NONE, get_policy, SCOPE_READ},

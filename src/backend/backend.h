@@ -27,6 +27,13 @@ struct count_reply {
 	void *ctx;
 };
 
+// A connection into a cell, taken by the callee. e: why there is none; sys ECONNREFUSED: nothing listens there.
+struct flow; // base/flow.h
+struct dial_reply {
+	void (*fn)(void *ctx, const struct err *e, struct flow *f);
+	void *ctx;
+};
+
 struct cell_up {
 	uint32_t pid;
 	uint64_t start; // with pid, the identity of the cell's process
@@ -45,6 +52,13 @@ struct cell_end {
 	char head[SHA256_HEX];
 };
 
+// A port that somebody in the cell listens on. Borrowed during the call.
+struct cell_port {
+	uint16_t port;
+	bool local; // bound to loopback only
+	uint32_t pid;
+	const char *exec, *program; // "" = not known
+};
 // A connection that is held until somebody answers. Borrowed during the call.
 struct cell_ask {
 	uint32_t id; // within the cell
@@ -63,6 +77,7 @@ struct cell_watcher {
 	void (*asked)(struct cell_watcher *w, const struct cell_ask *a);
 	// Somebody else answered, or time did. verdict, scope: enum verdict and enum answer_scope.
 	void (*answered)(struct cell_watcher *w, uint32_t ask, uint8_t verdict, uint8_t scope);
+	void (*port)(struct cell_watcher *w, bool open, const struct cell_port *p); // may be NULL
 	void (*gone)(struct cell_watcher *w, const struct cell_end *end);
 };
 
@@ -76,6 +91,9 @@ struct backend_ops {
 	void (*kill)(struct cell *c, const char *exec, uint32_t signal, struct reply r);
 	// The reply to on comes when nothing in the cell runs any more: its layer can be copied.
 	void (*pause)(struct cell *c, bool on, struct reply r);
+	// To a port of the cell's own loopback; nothing else can be named.
+	void (*dial)(struct cell *c, uint16_t port, struct dial_reply r);
+	void (*dials)(struct cell *c, const char *ticket, struct reply r); // a local client that shows it to the cell may dial
 	void (*members)(struct cell *c, struct count_reply r); // processes beside pid 1
 	void (*event)(struct cell *c, const char *type, const char *by, const char *body, struct reply r);
 	void (*policy)(struct cell *c, const struct cell_net *n, struct reply r); // replaces what the cell's gate was told

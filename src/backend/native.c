@@ -2,6 +2,7 @@
 // Channel K: one struct cell per slot or live cell.
 #include "backend/native_int.h"
 
+#include "base/flow.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -9,8 +10,10 @@
 #include "model/msg.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -25,7 +28,7 @@ uint32_t request_add(struct request **list, uint32_t *last_id, struct reply r)
 	return q->id;
 }
 
-static void tell(const struct request *q, const struct err *e, struct wire *w)
+static void tell(const struct request *q, const struct err *e, struct wire *w, struct flow *flow)
 {
 	struct layer_result r = {0};
 	struct err bad;
@@ -40,16 +43,18 @@ static void tell(const struct request *q, const struct err *e, struct wire *w)
 		q->layer.fn(q->layer.ctx, e, e ? NULL : &r);
 	else if (q->count.fn)
 		q->count.fn(q->count.ctx, e, e ? 0 : count);
+	else if (q->dial.fn)
+		q->dial.fn(q->dial.ctx, e, flow);
 }
 
-static bool end_with(struct request **list, uint32_t id, const struct err *e, struct wire *w)
+static bool end_with(struct request **list, uint32_t id, const struct err *e, struct wire *w, struct flow *flow)
 {
 	for (; *list; list = &(*list)->next) {
 		struct request *q = *list;
 		if (q->id != id)
 			continue;
 		*list = q->next;
-		tell(q, e, w);
+		tell(q, e, w, flow);
 		buf_done(&q->again);
 		free(q);
 		return true;
@@ -59,12 +64,12 @@ static bool end_with(struct request **list, uint32_t id, const struct err *e, st
 
 bool request_end(struct request **list, uint32_t id, const struct err *e)
 {
-	return end_with(list, id, e, &(struct wire){0});
+	return end_with(list, id, e, &(struct wire){0}, NULL);
 }
 
 bool request_done(struct request **list, const struct frame *f)
 {
-	return end_with(list, f->id, NULL, &(struct wire){.p = f->p, .n = f->n});
+	return end_with(list, f->id, NULL, &(struct wire){.p = f->p, .n = f->n}, NULL);
 }
 
 void request_end_all(struct request **list, const struct err *e)
@@ -89,6 +94,7 @@ static void requests_drop(struct request **list)
 		(*list)->reply.fn = NULL;
 		(*list)->layer.fn = NULL;
 		(*list)->count.fn = NULL;
+		(*list)->dial.fn = NULL;
 		request_end(list, (*list)->id, NULL);
 	}
 }
@@ -265,10 +271,42 @@ static void on_ask(struct cell *c, const struct frame *f)
 					     .path = path ? path : ""});
 }
 
+static void on_port(struct cell *c, const struct frame *f)
+{
+	struct wire w = {.p = f->p, .n = f->n};
+	bool is_open = wire_get_u8(&w);
+	uint32_t port = wire_get_u32(&w);
+	struct cell_port p = {.local = wire_get_u8(&w)};
+	p.pid = wire_get_u32(&w);
+	auto_free char *exec = wire_get_str(&w), *program = wire_get_str(&w);
+	if (w.bad || !port || port > UINT16_MAX || !exec || !program || !c->w->port)
+		return;
+	p.port = (uint16_t)port;
+	p.exec = exec;
+	p.program = program;
+	c->w->port(c->w, is_open, &p);
+}
+
 static void on_answer(struct cell *c, const struct frame *f)
 {
 	if (f->n == 2 && c->w->answered)
 		c->w->answered(c->w, f->id, f->p[0], f->p[1]);
+}
+
+// What goes on from here is bytes from and to a TCP connection of the cell, whatever it is that the cell sent.
+static void on_dialled(struct cell *c, struct frame *f)
+{
+	struct err e;
+	int proto = 0;
+	socklen_t len = sizeof proto;
+	if (f->fd < 0 || getsockopt(f->fd, SOL_SOCKET, SO_PROTOCOL, &proto, &len) || proto != IPPROTO_TCP) {
+		err_set(&e, ERR_BUG, "the cell gave no connection");
+		request_end(&c->requests, f->id, &e);
+		return;
+	}
+	struct flow *flow = flow_new(take_fd(&f->fd));
+	if (!end_with(&c->requests, f->id, NULL, &(struct wire){0}, flow))
+		flow_close(flow);
 }
 
 static int make_layer(const char *layer, struct err *e)
@@ -340,6 +378,10 @@ static void on_frame(struct chan *ch, struct frame *f)
 		on_exited(c, f);
 	else if (f->type == M_OK || f->type == M_MEMBERS)
 		request_done(&c->requests, f);
+	else if (f->type == M_DIALLED)
+		on_dialled(c, f);
+	else if (f->type == M_PORT)
+		on_port(c, f);
 	else if (f->type == M_GONE)
 		on_end(c, f);
 	else if (f->type == M_HIT)
@@ -596,6 +638,23 @@ static void native_members(struct cell *c, struct count_reply r)
 	chan_send(&c->ch, M_MEMBERS, 0, id, NULL, 0);
 }
 
+static void native_dial(struct cell *c, uint16_t port, struct dial_reply r)
+{
+	auto_buf struct buf b = BUF_INIT(16);
+	uint32_t id = request_add(&c->requests, &c->last_id, (struct reply){0});
+	c->requests->dial = r;
+	wire_u32(&b, port);
+	wire_str(&b, NULL);
+	chan_send_buf(&c->ch, M_DIAL, id, &b);
+}
+
+static void native_dials(struct cell *c, const char *ticket, struct reply r)
+{
+	auto_buf struct buf b = BUF_INIT(256);
+	wire_str(&b, ticket);
+	ask(c, M_DIALS, &b, r);
+}
+
 static void send_job(struct native *n, uint8_t type)
 {
 	n->jobs->type = type;
@@ -649,6 +708,8 @@ static const struct backend_ops native_ops = {
 	.ticket = native_ticket,
 	.kill = native_kill,
 	.pause = native_pause,
+	.dial = native_dial,
+	.dials = native_dials,
 	.members = native_members,
 	.event = native_event,
 	.policy = native_policy,

@@ -18,9 +18,10 @@ enum cell_phase {
 
 struct request {
 	uint32_t id;
-	struct reply reply; // one of the three
+	struct reply reply; // one of the four
 	struct layer_reply layer;
 	struct count_reply count;
+	struct dial_reply dial;
 	uint8_t type; // of the message that is repeated
 	struct request *next;
 	struct buf again; // payload of a request that is repeated when the nursery comes back

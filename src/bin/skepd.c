@@ -4,6 +4,7 @@
 // Order: listen under a private name, take the lock, put the socket in its place, then open the state. So a
 // client whose own skepd lost the race finds the winner's socket at once and merely waits for its answer.
 #include "api/front.h"
+#include "api/preview.h"
 #include "api/server.h"
 #include "backend/backend.h"
 #include "base/fault.h"
@@ -46,6 +47,7 @@ struct daemon {
 	struct backend *backend;
 	struct engine *engine;
 	struct server *server;
+	struct preview *preview;
 };
 
 static void tell_starter(struct daemon *d, const char *text)
@@ -259,7 +261,11 @@ static int start(struct daemon *d, struct err *e)
 	if (loop_init(&d->loop, e) || watch_signals(d, e) || open_state(d, e))
 		return -1;
 	d->server = server_new(&d->loop, d->engine, surfaces, take_fd(&d->listen_fd), e);
-	return d->server ? 0 : -1;
+	if (!d->server)
+		return -1;
+	d->preview = preview_new(&d->loop, d->engine);
+	front_set_taker(server_front(d->server), preview_taker(d->preview));
+	return 0;
 }
 
 // A wrong address must not keep the daemon from its own user.
@@ -291,6 +297,7 @@ static int serve(struct daemon *d)
 	if (rc)
 		log_line(LOG_ERROR, "%s", e.msg);
 	server_free(d->server);
+	preview_free(d->preview);
 	unlinkat(d->run_dir, "skepd.sock", 0);
 	engine_free(d->engine);
 	d->backend->ops->free(d->backend);

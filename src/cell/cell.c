@@ -8,7 +8,9 @@
 #include "cell/cell_int.h"
 #include "cell/changed.h"
 #include "cell/denied.h"
+#include "cell/dials.h"
 #include "cell/moves.h"
+#include "cell/ports.h"
 #include "cell/watching.h"
 #include "isolate/contain.h"
 #include "model/msg.h"
@@ -358,6 +360,12 @@ void cell_on_init_frame(struct chan *ch, struct frame *f)
 	case M_AGENT:
 		gate_agent(&c->gate, f);
 		break;
+	case M_PORTS:
+		ports_answer(c, f);
+		break;
+	case M_DIALLED:
+		dials_answer(c, f);
+		break;
 	case M_BEGUN:
 		if (x)
 			sx_begun(x, wire_get_u32(&w));
@@ -541,6 +549,8 @@ static void say_goodbye(struct cell *c)
 	if (c->remove_layer)
 		remove_layer(c);
 	gate_end(&c->gate, &c->net);
+	dials_end(c);
+	ports_end(c);
 	record_cell_gone(c);
 	journal_close(&c->journal); // before the word is out: skepd writes next
 	if (fault(FAULT_CELL_GONE, &e))

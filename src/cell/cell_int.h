@@ -9,6 +9,7 @@
 //   record.c    what goes to the journal                watchdog.c time and resource limits
 //   gate.c      the way out                             denied.c   what was refused
 //   changed.c   files that changed                      watching.c who sees it happen
+//   dials.c     connections into the cell               ports.c    what listens there
 #pragma once
 #include "base/chan.h"
 #include "base/ring.h"
@@ -52,7 +53,7 @@ struct client {
 	struct client *next;
 	struct cell *cell;
 	struct chan chan;
-	bool greeted, control, exit_sent, done_sent;
+	bool greeted, control, dials, exit_sent, done_sent;
 	struct sx *exec;
 	uint64_t off[2];
 };
@@ -207,6 +208,7 @@ uint64_t client_slowest(const struct sx *x, int stream); // UINT64_MAX when nobo
 
 // record.c
 void record(struct cell *c, const char *type, const char *by, struct buf *body, bool durable);
+bool record_may(struct cell *c); // an event that the workload makes at will: is there room for one more?
 void record_proc(struct watch *w, uint32_t events); // the seccomp listener
 void record_end(struct cell *c); // it goes: nobody is left to ask
 void record_cell_up(struct cell *c);

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "cell/cell_int.h"
 #include "cell/denied.h"
+#include "cell/dials.h"
 #include "cell/watching.h"
 #include "model/msg.h"
 #include <errno.h>
@@ -77,6 +78,7 @@ static void drop(struct client *cl)
 		return;
 	}
 	gate_client_gone(&c->gate);
+	dials_client_gone(cl);
 	if (x && x->live)
 		watching_client_gone(x);
 	if (x) {
@@ -278,7 +280,11 @@ static void greet(struct client *cl, struct frame *f)
 		control_replay(c);
 		return;
 	}
-	struct sx *x = sx_by_ticket(c, key);
+	if (role == ROLE_DIAL && dials_admit(c, key)) {
+		cl->greeted = cl->dials = true;
+		return;
+	}
+	struct sx *x = role == ROLE_CLIENT ? sx_by_ticket(c, key) : NULL;
 	if (!x) {
 		refuse(cl, ERR_DENIED, "this ticket is not valid or was used before");
 		return;
@@ -293,6 +299,15 @@ static void greet(struct client *cl, struct frame *f)
 	watchdog_activity(c);
 }
 
+// A local client that forwards ports: any number of connections, one after the other or at once.
+static void dial_frame(struct client *cl, struct frame *f)
+{
+	struct err e;
+	int rc = f->type == M_DIAL ? dials_ask(cl, f, &e) : err_set(&e, ERR_INVALID, "only connections can be asked for here");
+	if (rc < 0)
+		control_send_err(&cl->chan, f->id, &e);
+}
+
 static void on_frame(struct chan *ch, struct frame *f)
 {
 	struct client *cl = container_of(ch, struct client, chan);
@@ -300,6 +315,8 @@ static void on_frame(struct chan *ch, struct frame *f)
 		greet(cl, f);
 	else if (cl->control)
 		control_frame(cl, f);
+	else if (cl->dials)
+		dial_frame(cl, f);
 	else
 		exec_frame(cl, f);
 }

@@ -7,6 +7,8 @@
 #include "base/proc.h"
 #include "base/str.h"
 #include "cell/cell_int.h"
+#include "cell/dials.h"
+#include "cell/ports.h"
 #include "model/msg.h"
 #include <dirent.h>
 #include <errno.h>
@@ -146,6 +148,7 @@ void control_replay(struct cell *c)
 			control_send_exited(c, x);
 	}
 	gate_replay(&c->gate);
+	ports_replay(c);
 }
 
 static int do_exec(struct cell *c, struct frame *f, struct wire *w, struct err *e)
@@ -264,6 +267,12 @@ void control_frame(struct client *cl, struct frame *f)
 		break;
 	case M_POLICY:
 		rc = gate_policy(&c->gate, f, &e);
+		break;
+	case M_DIAL:
+		rc = dials_ask(cl, f, &e);
+		break;
+	case M_DIALS:
+		rc = dials_allow(c, f, &e);
 		break;
 	case M_ANSWER:
 		gate_answer(&c->gate, f, cl);

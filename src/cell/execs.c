@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "cell/cell_int.h"
 #include "cell/denied.h"
+#include "cell/ports.h"
 #include "cell/watching.h"
 #include "model/msg.h"
 #include <signal.h>
@@ -269,6 +270,7 @@ static void finish(struct sx *x)
 	watchdog_check_cgroup(c);
 	watchdog_activity(c);
 	watchdog_ended(x);
+	ports_exec_ended(c);
 	if (x->live)
 		watching_end(x);
 	if (c->spec.ends_with_exec && x->number == 1 && !watching_holds_end(c))

@@ -8,6 +8,7 @@
 #include "cell/cell_int.h"
 #include "cell/denied.h"
 #include "cell/moves.h"
+#include "cell/ports.h"
 #include <string.h>
 
 // A journal that can not be written must not stop the agent's work half way: it is said on the operator's log, and the
@@ -115,7 +116,7 @@ void record_limit(struct cell *c, const char *limit, const char *message, const 
 	record(c, "limit.hit", "skep-cell", &b, false);
 }
 
-static bool may_record(struct cell *c)
+bool record_may(struct cell *c)
 {
 	uint64_t now = clock_ms(), rate = c->spec.limits.event_rate ? c->spec.limits.event_rate : UINT64_MAX;
 	if (now - c->bucket_ms >= 1000) {
@@ -242,6 +243,12 @@ void record_proc(struct watch *wt, uint32_t events)
 	int rc = seccomp_recv(wt->fd, &ev, &e);
 	if (rc)
 		return;
+	if (seccomp_is_listen(&ev)) {
+		keep_pace(c, false);
+		go_on(c, wt->fd, &ev);
+		ports_soon(c);
+		return;
+	}
 	bool moves = seccomp_is_rename(&ev);
 	keep_pace(c, moves);
 	c->eventful |= moves;
@@ -253,7 +260,7 @@ void record_proc(struct watch *wt, uint32_t events)
 		denied_call(c, wt->fd, &ev);
 		return;
 	}
-	if (may_record(c))
+	if (record_may(c))
 		record_one(c, wt->fd, &ev);
 	else
 		go_on(c, wt->fd, &ev);

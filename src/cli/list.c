@@ -295,6 +295,19 @@ static void show_project(struct table *t, const json_t *p)
 		show_row(t, "", test);
 }
 
+static void show_ports(struct table *t, const json_t *ports)
+{
+	size_t i;
+	json_t *p;
+	json_array_foreach(ports, i, p)
+	{
+		bool local = json_is_true(json_object_get(p, "local"));
+		auto_free char *row = xasprintf("%llu %s%s%s", (unsigned long long)json_u64(p, "port"), json_str(p, "program"),
+						*json_str(p, "program") ? ", " : "", local ? "on loopback" : "on every address");
+		show_row(t, i ? "" : "ports", row);
+	}
+}
+
 static int show_table(const json_t *s)
 {
 	static const char *const plain[] = {"id",      "name",	"state",   "reason",	     "backend",
@@ -313,6 +326,7 @@ static int show_table(const json_t *s)
 	show_members(&t, "labels", json_object_get(s, "labels"));
 	show_mounts(&t, json_object_get(s, "mounts"));
 	show_project(&t, json_object_get(s, "project"));
+	show_ports(&t, json_object_get(s, "ports"));
 	show_net(&t, json_object_get(s, "net"));
 	show_limits(&t, json_object_get(s, "limits"), json_object_get(s, "isolation"));
 	show_members(&t, "isolation", json_object_get(s, "isolation"));

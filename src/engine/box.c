@@ -80,6 +80,7 @@ void box_free(void *p)
 	strv_free(b->notices);
 	strv_free(b->create_notices);
 	cell_net_done(&b->net);
+	ports_forget(b);
 	sandbox_done(&b->row);
 	cell_row_done(&b->cell_row);
 	free(b);
@@ -251,6 +252,8 @@ void task_answer(struct task *t, const struct err *e)
 		o.exec_id = t->row.id;
 		o.ticket = t->ticket[0] ? t->ticket : NULL;
 	}
+	if (t->kind == TASK_DIAL)
+		o.ticket = t->ticket[0] ? t->ticket : NULL;
 	const struct sandbox **forks = xcalloc(t->count + 1, sizeof *forks);
 	for (uint32_t i = 0; i < t->count && t->forks; i++)
 		forks[i] = &t->forks[i]->row;

@@ -108,6 +108,21 @@ void engine_exec(struct engine *g, const char *id, struct exec_request *x, struc
 void engine_attach(struct engine *g, const char *exec, struct done d);
 void engine_kill(struct engine *g, const char *exec, uint32_t signal, struct done d);
 
+// A connection to a port of the sandbox's own loopback. One that is stopped is started, a paused one goes on.
+void engine_dial(struct engine *g, const char *id, uint16_t port, struct dial_reply r);
+// For a local client that makes connections itself (outcome.ticket): it greets the cell as ROLE_DIAL (model/msg.h).
+void engine_dials(struct engine *g, const char *id, struct done d);
+
+// Ports of its live cell that somebody listens on.
+struct port_row {
+	uint16_t port;
+	bool local; // bound to loopback only
+	uint32_t pid;
+	char exec[ID_SIZE]; // "" = not known
+	char *program;
+};
+void engine_ports(struct engine *g, const char *id, void (*each)(void *ctx, const struct port_row *p), void *ctx); // in order
+
 const struct sandbox *engine_get(struct engine *g, const char *id, struct err *e);
 const struct sandbox *engine_peek(struct engine *g, const char *id, struct err *e); // the same, and it does not count as a use
 void engine_each(struct engine *g, void (*each)(void *ctx, const struct sandbox *s), void *ctx); // newest first; without those that make setup layers
@@ -203,6 +218,7 @@ int engine_asks(struct engine *g, const char *id, void (*each)(void *ctx, const 
 // verdict: enum verdict, scope: enum answer_scope.
 void engine_answer(struct engine *g, const char *id, uint32_t ask, int verdict, int scope, struct done d);
 
+int engine_mac(struct engine *g, const char *text, char out[65], struct err *e) MUST_USE; // hex that only we can compute from it
 struct secret_request {
 	char *name, *host, *as; // HOST[:PORT]; as secret_as_parse reads it
 	struct buf value;

@@ -3,7 +3,7 @@
 //
 //   box.c     finding boxes, names, the one-at-a-time rule, state moves
 //   create.c  checks and makes a sandbox           life.c    start stop pause remove
-//   exec.c    exec attach kill output              events.c  what cells report; reconcile
+//   exec.c    exec attach kill output              dial.c ports.c  connections into it      events.c  what cells report; reconcile
 //   record.c  the journal                          cellspec.c  row -> cell_spec
 //   env.c     environment of an exec               image.c  gc.c  child.c (sister programs)
 //   expiry.c  ttl, leases, pins                    check.c  rows that somebody edited
@@ -30,6 +30,7 @@ enum task_kind {
 	TASK_SNAPSHOT,
 	TASK_ROLLBACK,
 	TASK_FORK,
+	TASK_DIAL,
 };
 
 struct task {
@@ -60,6 +61,7 @@ struct task {
 	enum setup_mode setup;
 	const char *told, *told_box, *told_ticket; // of a setup, instead of a sandbox: struct outcome
 	struct create *later; // what is settled when the repository is there; NULL = nothing
+	struct dialling *dialling; // dial.c
 	struct timer wait;
 	struct task *next;
 };
@@ -98,6 +100,8 @@ struct box {
 	struct timer net_failed;
 	struct err net_err;
 	struct ask *asks;
+	struct port_row *ports; // sorted
+	size_t n_ports;
 	struct setup_run *setup; // it makes a setup layer: setup.c
 	struct timer setup_timer; // it failed, and goes when its output was read
 	struct box *next;
@@ -219,6 +223,9 @@ void cell_lost(struct box *b); // a row says there is a cell and there is none
 int exec_begin(struct task *t, struct err *e) MUST_USE; // exec.c: on the live cell
 void exec_store(struct task *t);
 void attach_begin(struct task *t);
+void dial_begin(struct task *t); // dial.c: on the live cell
+void ports_events_init(struct box *b); // ports.c
+void ports_forget(struct box *b); // its cell is gone
 
 // record.c
 void record(struct box *b, const char *type, const char *body); // through the cell, or into the file

@@ -32,6 +32,7 @@ static void forget_cell(struct box *b)
 {
 	b->cell = NULL;
 	b->up = b->cell_dirty = false;
+	ports_forget(b);
 	net_down(b);
 }
 
@@ -132,14 +133,18 @@ static void on_up(struct cell_watcher *w, struct cell_up *up, const struct err *
 	b->row.used = clock_unix_ms();
 	free(b->row.reason);
 	b->row.reason = b->row.state == STATE_PAUSED && paused_by_time(b) ? xstrdup("expired") : NULL;
-	task_answer(t, NULL);
+	if (t->kind != TASK_DIAL)
+		task_answer(t, NULL);
 	record_late_flush(b);
 	if (from != b->row.state && (t->kind == TASK_ADOPT || b->row.state != STATE_RUNNING))
 		record_state(b, from); // else the cell did
 	save_up(b);
 	b->net_stale |= t->kind == TASK_ADOPT; // rules may have changed while nobody told it
 	net_up(b);
-	task_end(t, NULL);
+	if (t->kind == TASK_DIAL)
+		task_run(t);
+	else
+		task_end(t, NULL);
 }
 
 static struct task *waiting_exec(struct box *b, const char *exec)
@@ -298,6 +303,7 @@ void box_events_init(struct box *b)
 		.up = on_up, .started = on_started, .exited = on_exited, .hit = on_hit, .paused = on_paused, .pending = on_pending, .gone = on_gone,
 	};
 	ask_events_init(b);
+	ports_events_init(b);
 }
 
 // It said goodbye, and nobody was there to hear it.

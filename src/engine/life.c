@@ -207,6 +207,23 @@ static void run_attach(struct task *t)
 	}
 }
 
+static void run_dial(struct task *t)
+{
+	struct box *b = t->box;
+	struct err e;
+	if (!b->cell) {
+		if (begin_cell(t, false, &e))
+			task_end(t, &e);
+	} else if (b->maintenance) {
+		err_set(&e, ERR_CONFLICT, "files of sandbox %s are being copied: try again", b->row.id);
+		task_end(t, &e);
+	} else if (b->row.state == STATE_PAUSED) {
+		ask_pause(t, false);
+	} else {
+		dial_begin(t);
+	}
+}
+
 void box_dirs(const struct box *b, char ***dirs)
 {
 	auto_free char *layer = xasprintf("layers/%s", b->row.layer), *out = xasprintf("journals/%s/out", b->row.id);
@@ -375,6 +392,9 @@ void task_run(struct task *t)
 		break;
 	case TASK_FORK:
 		run_fork(t);
+		break;
+	case TASK_DIAL:
+		run_dial(t);
 		break;
 	case TASK_CREATE:
 	case TASK_ADOPT: // these take an empty box themselves

@@ -19,6 +19,21 @@ struct seal *engine_seal(struct engine *g, struct err *e)
 	return g->seal;
 }
 
+int engine_mac(struct engine *g, const char *text, char out[65], struct err *e)
+{
+	const struct seal *s = engine_seal(g, e);
+	unsigned char mac[32];
+	if (!s)
+		return -1;
+	seal_mac(s, text, mac);
+	for (size_t i = 0; i < sizeof mac; i++) {
+		out[2 * i] = "0123456789abcdef"[mac[i] >> 4];
+		out[2 * i + 1] = "0123456789abcdef"[mac[i] & 15];
+	}
+	out[64] = 0;
+	return 0;
+}
+
 static struct secret_row *find(const struct engine *g, const char *name)
 {
 	for (size_t i = 0; i < g->n_secrets; i++)

@@ -6,7 +6,9 @@
 #include "base/mem.h"
 #include "init/agent.h"
 #include "init/collect.h"
+#include "init/dial.h"
 #include "init/exec.h"
+#include "init/listening.h"
 #include "init/moving.h"
 #include "init/tree.h"
 #include "init/watch.h"
@@ -332,6 +334,12 @@ static void on_frame(struct chan *c, struct frame *f)
 		break;
 	case M_AGENT:
 		agent_answer(&self.chan, f);
+		break;
+	case M_PORTS:
+		listening_answer(&self.chan, f);
+		break;
+	case M_DIAL:
+		dial_ask(&self.loop, &self.chan, f);
 		break;
 	case M_END:
 		do_end(f);

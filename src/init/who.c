@@ -54,30 +54,49 @@ static uint32_t port_of(struct str address)
 	return colon ? hex((struct str){colon + 1, address.n - (size_t)(colon + 1 - address.p)}) : 0;
 }
 
-static uint64_t inode_of_line(struct str line, uint16_t port)
+static bool parse_line(struct str line, struct tcp_line *out)
 {
 	struct str col[10];
-	uint64_t inode;
 	for (size_t i = 0; i < countof(col); i++)
 		if (!column(&line, &col[i]))
-			return 0;
-	if (port_of(col[1]) != port || hex(col[3]) == STATE_LISTEN || str_to_u64(col[9], 1, UINT64_MAX, &inode))
-		return 0;
-	return inode;
+			return false;
+	*out = (struct tcp_line){.address = col[1], .port = (uint16_t)port_of(col[1]), .state = hex(col[3])};
+	const char *colon = memchr(col[1].p, ':', col[1].n);
+	out->address.n = colon ? (size_t)(colon - col[1].p) : 0;
+	return (out->address.n == 8 || out->address.n == 32) && !str_to_u64(col[9], 1, UINT64_MAX, &out->inode);
 }
 
-static uint64_t inode_of(const char *table, uint16_t port)
+void who_tcp_table(const char *table, void (*each)(void *ctx, const struct tcp_line *t), void *ctx)
 {
 	auto_buf struct buf b = BUF_INIT(TABLE_MAX);
 	struct err e;
 	struct str line;
-	uint64_t inode = 0;
+	struct tcp_line t;
 	if (fs_read(AT_FDCWD, table, &b, &e) && !b.n)
-		return 0;
+		return;
 	struct str rest = str_of(buf_cstr(&b));
-	while (!inode && str_next(&rest, '\n', &line))
-		inode = inode_of_line(line, port);
-	return inode;
+	while (str_next(&rest, '\n', &line))
+		if (parse_line(line, &t))
+			each(ctx, &t);
+}
+
+struct wanted {
+	uint16_t port;
+	uint64_t inode;
+};
+
+static void match_port(void *ctx, const struct tcp_line *t)
+{
+	struct wanted *w = ctx;
+	if (!w->inode && t->port == w->port && t->state != STATE_LISTEN)
+		w->inode = t->inode;
+}
+
+static uint64_t inode_of(const char *table, uint16_t port)
+{
+	struct wanted w = {.port = port};
+	who_tcp_table(table, match_port, &w);
+	return w.inode;
 }
 
 // --- who has it ---

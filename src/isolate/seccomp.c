@@ -88,6 +88,16 @@ bool seccomp_is_rename(const struct seccomp_event *ev)
 	return ev->nr == SYS_renameat2;
 }
 
+bool seccomp_is_listen(const struct seccomp_event *ev)
+{
+	return ev->nr == SYS_listen;
+}
+
+static bool goes_on(const struct seccomp_event *ev)
+{
+	return is_exec(ev->nr) || seccomp_is_rename(ev) || seccomp_is_listen(ev);
+}
+
 // What a kernel without them says: callers then go on without (useradd without the audit socket).
 static int socket_error(const struct seccomp_event *ev)
 {
@@ -97,7 +107,7 @@ static int socket_error(const struct seccomp_event *ev)
 // By the kernel's copy of the number and of integer arguments; nothing behind a pointer.
 static void judge(struct seccomp_event *ev)
 {
-	if (is_exec(ev->nr) || seccomp_is_rename(ev))
+	if (goes_on(ev))
 		return;
 	ev->error = EPERM;
 	ev->name = "unknown";
@@ -130,7 +140,7 @@ int seccomp_recv(int listener, struct seccomp_event *out, struct err *e)
 int seccomp_answer(int listener, const struct seccomp_event *ev, struct err *e)
 {
 	struct seccomp_notif_resp r = {.id = ev->id};
-	if (is_exec(ev->nr) || seccomp_is_rename(ev))
+	if (goes_on(ev))
 		r.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
 	else
 		r.error = ev->error ? -ev->error : -EPERM;

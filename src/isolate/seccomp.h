@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The system call filter of a cell (made at build time from syscalls.def) and the supervisor's end of it.
 //
-// Three kinds of calls wait for the supervisor. execve and execveat are reported for the journal only and always go on:
+// Four kinds of calls wait for the supervisor. execve and execveat are reported for the journal only and always go on:
 // nothing is decided on what seccomp_read_argv saw, because the caller's memory can change after the look. What the
 // filter refuses is reported too, and never goes on: the supervisor answers with the error and records it. Renames
-// wait until a directory that they name can be moved (cell/moves.h), and always go on. Which of the three a call is depends on
-// its number alone. With no supervisor behind the listener all fail with ENOSYS.
+// wait until a directory that they name can be moved (cell/moves.h), and always go on; so does listen, which says that a
+// port may be open. Which of these a call is depends on its number alone. With no supervisor behind the listener all fail with ENOSYS.
 #pragma once
 #include "base/buf.h"
 #include <sys/types.h>
@@ -42,9 +42,10 @@ struct seccomp_event {
 
 // The next call that waits for us; to be called when the listener is readable. 1: none after all, its caller is gone.
 int seccomp_recv(int listener, struct seccomp_event *out, struct err *e) MUST_USE;
-// The one answer there is to it: the error, or go on for execve and renames. A caller that is gone is no failure.
+// The one answer there is to it: the error, or go on. A caller that is gone is no failure.
 int seccomp_answer(int listener, const struct seccomp_event *ev, struct err *e) MUST_USE;
 bool seccomp_is_rename(const struct seccomp_event *ev);
+bool seccomp_is_listen(const struct seccomp_event *ev);
 // False: the caller is gone, and what was read of that pid may have been another process's.
 bool seccomp_is_waiting(int listener, const struct seccomp_event *ev);
 

@@ -28,6 +28,9 @@ struct limits {
 #define LIMIT_EXECS 4096		// execs remembered by one cell while there is no daemon to tell
 #define LIMIT_EXECS_TOLD 64	// and with one
 #define LIMIT_CLIENTS 256		// connections to one cell
+#define LIMIT_DIALS 1024		// connections into one cell that wait to be made
+#define LIMIT_PORTS 128			// ports of one cell that are known to be open
+#define LIMIT_DIAL_MS 5000		// for one of them
 #define LIMIT_STDIN_WINDOW (256u << 10)
 #define LIMIT_OUTPUT_WINDOW (1u << 20)
 #define LIMIT_CHANGES_LISTED 200	// changed paths named in a summary; the rest is counted

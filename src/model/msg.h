@@ -20,7 +20,7 @@ enum msg_type {
 	// any channel
 	M_ERR,	// u32 err_kind, u32 errno, str message
 	M_OK,	// answer without content
-	M_HELLO, // C, K: u32 version, u8 role, str key (K) or ticket (C), u64 stdout offset, u64 stderr offset (C)
+	M_HELLO, // C, K: u32 version, u8 role, str key (K) or ticket (C; of an exec, or with ROLE_DIAL of M_DIALS), u64 stdout offset, u64 stderr offset (C)
 
 	// N: skepd -> nursery
 	M_NURSERY, // first: u32 version, str SKEP_HOME, str caller's HOME, strv tool roots, strv hidden paths below them
@@ -100,10 +100,17 @@ enum msg_type {
 	M_ANSWER,  // id; u8 verdict, u8 scope
 	// K: cell -> skepd
 	M_AGAIN,   // after M_GONE: a slot for the same place, waits for M_SPEC. What skepd sent before it heard of the end is not answered
+
+	// Connections into the cell: K, I, and C of who greeted as ROLE_DIAL
+	M_DIAL,	   // id; u32 port of the cell's own loopback, str path of a socket there instead (port 0), NULL = none -> M_DIALLED | M_ERR (I: M_DIALLED without a descriptor)
+	M_DIALLED, // id; + fd: connected. I: without one: u32 err_kind, u32 errno, str message
+	M_PORTS,   // I: asked empty -> u32 n, n x (u32 port, u8 on loopback only, u32 pid, str exec, str program): who listens
+	M_PORT,	   // K: u8 open, then as one of them; also sent for each after a HELLO
+	M_DIALS,   // K: str ticket: who shows it may dial -> M_OK | M_ERR
 };
 
 enum gate_socket { GATE_TCP, GATE_DNS_UDP, GATE_DNS_TCP, GATE_AGENT, GATE_SOCKETS };
 #define AGENT_SOCKET "/run/lock/skep-ssh-agent" // inside; GATE_AGENT is the listener
 enum answer_scope { SCOPE_ONCE, SCOPE_SANDBOX, SCOPE_ALWAYS };
 
-enum msg_role { ROLE_CLIENT, ROLE_CONTROL };
+enum msg_role { ROLE_CLIENT, ROLE_CONTROL, ROLE_DIAL };

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// preview: a link to a port of a sandbox, printed, and opened where there is a desktop to open it on.
+#include "base/json.h"
+#include "base/jsonw.h"
+#include "base/mem.h"
+#include "base/proc.h"
+#include "base/str.h"
+#include "cli/api.h"
+#include "cli/out.h"
+#include "cli/verbs.h"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct preview_opts {
+	uint64_t ttl;
+	bool no_open, json;
+};
+
+static const struct opt preview_opts[] = {
+	VALUE(OPT_DURATION, AT(struct preview_opts, ttl), "ttl", 0, "D", "the link works for this long (default: 12h, at most 30d)"),
+	FLAG(AT(struct preview_opts, no_open), "no-open", 0, "print the link only"),
+	FLAG(AT(struct preview_opts, json), "json", 0, "print JSON"),
+	OPTS_END,
+};
+
+static bool names_port(const char *word)
+{
+	uint64_t port;
+	return !str_to_u64(str_of(word), 1, UINT16_MAX, &port);
+}
+
+// The one port that is open.
+static int only_port(struct api *a, const char *id, uint64_t *out, struct err *e)
+{
+	auto_free char *path = api_path("/v1/sandboxes", id, NULL);
+	auto_json json_t *s = api_json(a, "GET", path, NULL, e);
+	auto_buf struct buf open = BUF_INIT(4096);
+	size_t i;
+	json_t *p;
+	if (!s)
+		return -1;
+	const json_t *ports = json_object_get(s, "ports");
+	json_array_foreach(ports, i, p) buf_fmt(&open, "%s%llu", i ? ", " : "", (unsigned long long)(*out = json_u64(p, "port")));
+	if (json_array_size(ports) == 1)
+		return 0;
+	if (!json_array_size(ports))
+		return err_set(e, ERR_NOT_FOUND, "no port of sandbox %s is open: start a server in it, or name the port it will have", json_str(s, "id"));
+	return err_set(e, ERR_INVALID, "several ports are open (%s): name one", buf_cstr(&open));
+}
+
+static char *in_path(const char *program)
+{
+	struct str rest = str_of(getenv("PATH") ? getenv("PATH") : ""), dir;
+	while (str_next(&rest, ':', &dir)) {
+		auto_free char *path = xasprintf("%.*s/%s", (int)dir.n, dir.p, program);
+		if (dir.n && *dir.p == '/' && !access(path, X_OK))
+			return take(&path);
+	}
+	return NULL;
+}
+
+// The link was printed already: where there is no desktop, that is all.
+static int open_link(const struct call *c, const char *url)
+{
+	struct err e;
+	auto_free char *program = in_path("xdg-open"), *copy = xstrdup(url);
+	char name[] = "xdg-open", *argv[] = {name, copy, NULL};
+	if (!program || (!getenv("DISPLAY") && !getenv("WAYLAND_DISPLAY")))
+		return 0;
+	return proc_spawn(&(struct proc_spec){.path = program, .argv = argv, .env = environ, .new_session = true}, &e) < 0 ? out_fail(c, &e) : 0;
+}
+
+static json_t *ask(struct api *a, const char *id, uint64_t port, uint64_t ttl, struct err *e)
+{
+	auto_buf struct buf body = BUF_INIT(256);
+	auto_free char *path = api_path("/v1/sandboxes", id, "preview");
+	struct jsonw w = {.b = &body};
+	jw_open(&w, '{');
+	jw_ku64(&w, "port", port);
+	if (ttl != OPT_UNSET)
+		jw_ku64(&w, "ttl_ms", ttl);
+	jw_close(&w, '}');
+	return api_json(a, "POST", path, buf_cstr(&body), e);
+}
+
+static int preview_run(const struct call *c)
+{
+	const struct preview_opts *o = c->opts;
+	struct err e;
+	uint64_t port = 0;
+	auto_api struct api a = API_CLOSED;
+	auto_buf struct buf line = BUF_INIT(4096);
+	if (api_open(&a, &e))
+		return out_fail(c, &e);
+	bool alone = c->n_words == 1 && names_port(c->words[0]); // a port of the sandbox of this directory
+	auto_free char *id = c->n_words && !alone ? xstrdup(c->words[0]) : api_default_id(&a, &e);
+	if (!id)
+		return out_fail(c, &e);
+	const char *word = c->n_words == 2 ? c->words[1] : alone ? c->words[0] : NULL;
+	if (word && str_to_u64(str_of(word), 1, UINT16_MAX, &port)) {
+		err_set(&e, ERR_INVALID, "%.40s is no port: give a number from 1 to 65535", word);
+		return out_usage(c, &e);
+	}
+	if (!word && only_port(&a, id, &port, &e))
+		return out_fail(c, &e);
+	auto_json json_t *j = ask(&a, id, port, o->ttl, &e);
+	if (!j)
+		return out_fail(c, &e);
+	if (o->json)
+		return out_json(j);
+	out_text(&line, json_str(j, "url"));
+	buf_byte(&line, '\n');
+	int status = out_flush(&line);
+	return status || o->no_open || !isatty(STDOUT_FILENO) ? status : open_link(c, json_str(j, "url"));
+}
+
+const struct cmd cmd_preview = {
+	.name = "preview",
+	.args = "[ID] [PORT]",
+	.help = "print a link to a port of a sandbox, and open it",
+	.notes = "Who has the link may use that port until it expires, and nothing else. Without PORT: the one that is open.\n"
+		 "On a terminal with a desktop the link is opened (xdg-open).",
+	.opts = preview_opts,
+	.opts_size = sizeof(struct preview_opts),
+	.max_words = 2,
+	.tail = -1,
+	.hint = HINT_SANDBOX,
+	.run = preview_run,
+};
