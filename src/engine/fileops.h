@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files of a sandbox, for surfaces: typed calls around init's file operations (init/files.h). They run inside the cell as a
-// user of it; a sandbox without a cell gets one for the time they take. Relative paths begin at the workspace.
+// user of it; a sandbox that is stopped is started. Relative paths begin at the workspace.
 //
 // Errors have the errno in err.sys: ENOENT, EEXIST, ENOTDIR, EISDIR, EACCES, ENOTEMPTY; ESTALE: not as it was (etag);
 // ENOMSG, ENOTUNIQ: the text to replace is not there, or more than once.

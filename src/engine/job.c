@@ -18,16 +18,18 @@ struct job_run {
 	const struct job_ops *ops;
 	void *ctx;
 	char *sandbox;
+	struct exec_request x;
 	struct buf said;
 	struct chore failed; // before it began
 	struct err why;
-	bool paused, closed, starting;
+	bool paused, closed, starting, eof; // eof: before there was somebody to tell
 };
 
 static void free_run(void *obj)
 {
 	struct job_run *r = obj;
 	buf_done(&r->said);
+	exec_request_done(&r->x);
 	free(r->sandbox);
 	free(r);
 }
@@ -130,11 +132,26 @@ static void on_begun(void *ctx, const struct err *e, const struct outcome *o)
 	} else if (r->closed) { // so that the cell sees that it has no client
 		tap_close(r->tap);
 		loop_bury(r->loop, r, free_run);
-	} else if (r->paused) {
-		tap_pause(r->tap, true);
+	} else {
+		tap_pause(r->tap, r->paused);
+		if (r->eof)
+			tap_eof(r->tap);
 	}
 }
 
+static void begin(struct job_run *r)
+{
+	engine_exec(r->g, r->sandbox, &r->x, (struct done){on_begun, r});
+}
+
+// A sandbox that can not start (its base is gone) still shows what is there.
+static void on_started(void *ctx, const struct err *e, const struct outcome *o)
+{
+	(void)e, (void)o;
+	begin(ctx);
+}
+
+// The cell stays: one made for this operation alone would keep others waiting while it lasts, and forget /tmp.
 struct job_run *job_open(struct loop *l, struct engine *g, const struct job *j, const struct job_ops *jops, void *ctx)
 {
 	struct err e;
@@ -145,11 +162,14 @@ struct job_run *job_open(struct loop *l, struct engine *g, const struct job *j, 
 		fail_soon(r, &e);
 		return r;
 	}
-	struct exec_request x = {
+	r->x = (struct exec_request){
 		.job = true, .want_stdin = true, .argv = strv_copy(j->argv), .user = j->user ? xstrdup(j->user) : NULL};
 	r->sandbox = xstrdup(s->id);
 	r->starting = true;
-	engine_exec(g, r->sandbox, &x, (struct done){on_begun, r});
+	if (s->state == STATE_STOPPED)
+		engine_start(g, r->sandbox, (struct done){on_started, r});
+	else
+		begin(r);
 	return r;
 }
 
@@ -181,6 +201,7 @@ size_t job_send(struct job_run *r, const void *p, size_t n)
 
 void job_eof(struct job_run *r)
 {
+	r->eof = true;
 	if (r->tap)
 		tap_eof(r->tap);
 }

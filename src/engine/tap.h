@@ -19,7 +19,7 @@ struct tap_ops {
 // o: as engine_exec or engine_attach gave it to their `done`. from: offsets of the first bytes wanted.
 struct tap *tap_open(struct loop *l, struct engine *g, const char *sandbox, const char *ticket, const uint64_t from[2],
 		     const struct tap_ops *ops, void *ctx, struct err *e) MUST_USE;
-void tap_close(struct tap *t); // the exec goes on
+void tap_close(struct tap *t); // the exec goes on, and gets what was sent
 void tap_pause(struct tap *t, bool on);
 
 size_t tap_room(const struct tap *t); // bytes of stdin that tap_send takes now
