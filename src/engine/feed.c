@@ -32,8 +32,10 @@ static void feed_free(void *obj)
 static void finish(struct feed *f, const struct err *e, const struct exec_result *r)
 {
 	f->tap = NULL;
+	f->kept = false; // nobody asks for the next piece any more
 	if (!f->closed)
 		f->ops->end(f->ctx, e, r);
+	loop_forget(f->loop, &f->next);
 	loop_bury(f->loop, f, feed_free);
 }
 

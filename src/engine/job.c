@@ -109,6 +109,8 @@ static void on_end(void *ctx, const struct err *why, const struct exec_result *r
 	if (n) {
 		err_set(&e, kind_of((int)res->status), "%.*s", (int)n, said);
 		e.sys = (int)res->status;
+	} else if (res->reason) { // it did not even begin
+		err_set(&e, res->status == 127 ? ERR_NOT_FOUND : ERR_DENIED, "%s", res->reason);
 	} else {
 		err_set(&e, ERR_UNAVAILABLE, "the file operation died");
 	}

@@ -2,6 +2,7 @@
 #include "http/ws.h"
 
 #include "base/mem.h"
+#include "base/str.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #define PING_MS 30000
 #define SILENCES 3	 // pings without a byte from the peer
 #define GOODBYE_MS 5000	 // for its answer to our close
+#define LAST_MS 60000	 // for a slow reader to take what was sent before it
 #define ROUND (256u << 10) // bytes read before others get their turn
 
 struct ws {
@@ -25,6 +27,8 @@ struct ws {
 	size_t read; // in this round
 	int silent;
 	bool paused, closing, over, dead;
+	enum ws_code code; // to close with, once what was sent has left: wslay would send a close first; 0 = none
+	char reason[124];
 };
 
 static void ws_free(void *obj)
@@ -60,6 +64,12 @@ static void send_now(struct ws *w)
 		return;
 	if (wslay_event_send(w->ev))
 		w->dead = true;
+	if (w->code && !w->dead && !wslay_event_get_queued_msg_length(w->ev)) {
+		w->dead = wslay_event_queue_close(w->ev, (uint16_t)w->code, (const uint8_t *)w->reason, strlen(w->reason)) ||
+			  wslay_event_send(w->ev);
+		w->code = 0;
+		timer_set(w->loop, &w->tick, GOODBYE_MS);
+	}
 	// After a malformed frame nothing more is read, so its close is not waited for.
 	bool heard = wslay_event_get_close_received(w->ev) || !wslay_event_get_read_enabled(w->ev);
 	if (w->dead || (heard && wslay_event_get_close_sent(w->ev))) {
@@ -205,14 +215,14 @@ void ws_pause(struct ws *w, bool on)
 
 void ws_close(struct ws *w, enum ws_code code, const char *reason)
 {
-	size_t n = strlen(reason);
 	if (w->over || w->closing)
 		return;
 	w->closing = true;
 	w->paused = false; // its answer
-	if (wslay_event_queue_close(w->ev, (uint16_t)code, (const uint8_t *)reason, n < 120 ? n : 120))
-		w->dead = true;
-	timer_set(w->loop, &w->tick, GOODBYE_MS);
+	w->code = code;
+	if (fmt_to(w->reason, sizeof w->reason, "%s", reason))
+		w->reason[0] = 0;
+	timer_set(w->loop, &w->tick, LAST_MS);
 	loop_soon(w->loop, &w->flush);
 }
 
