@@ -33,7 +33,7 @@ LDFLAGS := $(LDFLAGS_$(V))
 MFLAGS  := -std=gnu17 -D_GNU_SOURCE -Isrc -I$(B)/gen $(WARN) -O2 -g -fPIE -fstack-protector-strong -fno-omit-frame-pointer -ffunction-sections -fdata-sections \
            -idirafter /usr/include -idirafter /usr/include/$(ARCH)-linux-gnu -MMD -MP
 MFLAGS  += $(if $(filter asan,$(V)),-DSKEP_ASAN)
-MUSL_SKIP := src/base/seal.c src/model/project.c
+MUSL_SKIP := src/base/seal.c src/model/project.c src/http/ws.c
 
 srcs  = $(wildcard src/$(1)/*.c)
 gobjs = $(patsubst src/%.c,$(B)/glibc/%.o,$(call srcs,$(1)))
@@ -74,7 +74,7 @@ $(B)/skep: $(B)/musl/bin/skep.o $(call mlibs,$(SKEP_ROOMS))
 	$(Q)$(MUSL) -static -Wl,--gc-sections -o $@ $^
 endif
 $(B)/skepd: $(B)/glibc/bin/skepd.o $(call glibs,$(SKEPD_ROOMS))
-	$(Q)$(CC) $(LDFLAGS) -pie -o $@ $^ -lmicrohttpd -lsqlite3 -lsodium -lyaml
+	$(Q)$(CC) $(LDFLAGS) -pie -o $@ $^ -lmicrohttpd -lwslay -lsqlite3 -lsodium -lyaml
 $(B)/skep-gate: $(B)/glibc/bin/skep-gate.o $(call glibs,$(GATE_ROOMS))
 	$(Q)$(CC) $(LDFLAGS) -pie -o $@ $^ -lssl -lcrypto -lnghttp2 -lcares
 $(B)/skep-image: $(B)/glibc/bin/skep-image.o $(call glibs,workspace model base)
@@ -138,7 +138,7 @@ help:
 
 # Unit tests: tests/unit/ROOM_NOUN.c links ROOM and everything below it, nothing above.
 UNIT_ORDER := api cli engine backend workspace store cell init isolate journal gate http model base
-UNIT_LIBS  := -lcmocka -larchive -lgit2 -lm -lsqlite3 -lmicrohttpd -lsodium -lyaml -lssl -lcrypto -lnghttp2 -lcares
+UNIT_LIBS  := -lcmocka -larchive -lgit2 -lm -lsqlite3 -lmicrohttpd -lwslay -lsodium -lyaml -lssl -lcrypto -lnghttp2 -lcares
 below = $(if $(filter $(1),$(UNIT_ORDER)),$(shell echo $(UNIT_ORDER) | sed 's/.*\b$(1)\b/$(1)/'))
 UNITS := $(patsubst tests/unit/%.c,$(B)/unit/%,$(wildcard tests/unit/*.c))
 define unit_rule

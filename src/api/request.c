@@ -132,6 +132,8 @@ void request_left(struct request *r)
 	if (r->on_gone && !told && (r->streaming || !r->status))
 		r->on_gone(r);
 	r->leaving = false;
+	if (r->upgraded && !r->upgraded->handle)
+		r->upgraded->fn(r->upgraded->ctx, r->upgraded); // it never came to it: its owner lets go
 	if (r->status || !r->called)
 		request_free(r); // else whoever answers it does
 }
@@ -195,6 +197,9 @@ static void on_upgraded(void *cls, struct MHD_Connection *conn, void *con_cls, c
 	u->extra = extra;
 	u->n_extra = n;
 	u->handle = urh;
+	u->server = r->server;
+	u->next = r->server->upgraded;
+	r->server->upgraded = u;
 	u->fn(u->ctx, u);
 }
 
@@ -222,7 +227,7 @@ enum MHD_Result request_send(struct request *r)
 	if (r->upgraded) {
 		resp = MHD_create_response_for_upgrade(on_upgraded, r);
 	} else if (r->streaming) {
-		resp = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_stream, r, NULL);
+		resp = MHD_create_response_from_callback(r->has_length ? r->length : MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_stream, r, NULL);
 		if (resp)
 			put_header(resp, "Content-Type", r->type ? r->type : "application/octet-stream");
 		if (resp)
@@ -317,12 +322,24 @@ void request_upgrade(struct request *r, const char *protocol, void (*fn)(void *c
 	r->upgraded = xcalloc(1, sizeof *r->upgraded);
 	*r->upgraded = (struct upgraded){.fd = -1, .fn = fn, .ctx = ctx};
 	request_set_header(r, "Upgrade", protocol);
+	if (!r->conn && !r->leaving)
+		fn(ctx, r->upgraded);
 	answered(r, 101);
 }
 
 void upgraded_close(struct upgraded *u)
 {
+	if (!u->handle)
+		return;
+	for (struct upgraded **p = &u->server->upgraded; *p; p = &(*p)->next)
+		if (*p == u) {
+			*p = u->next;
+			break;
+		}
+	struct server *s = u->server;
 	MHD_upgrade_action(u->handle, MHD_UPGRADE_ACTION_CLOSE);
+	if (!s->inside)
+		server_run(s); // the library lets go of it there
 }
 
 // --- the way in ---

@@ -4,6 +4,8 @@
 #include "api/auth.h"
 #include "api/code.h"
 #include "api/events.h"
+#include "api/exec_io.h"
+#include "api/files.h"
 #include "api/follow.h"
 #include "api/layers.h"
 #include "api/net.h"
@@ -564,6 +566,23 @@ static const struct route routes[] = {
 	{"GET", "/v1/sandboxes/{}/events", BODY_NONE, get_sandbox_events, SCOPE_READ},
 	{"POST", "/v1/sandboxes/{}/dial", BODY_JSON, post_dial, SCOPE_LOCAL},
 	{"POST", "/v1/sandboxes/{}/preview", BODY_JSON, post_preview, SCOPE_RUN},
+	{"POST", "/v1/sandboxes/{}/exec", BODY_JSON, post_exec_wait, SCOPE_RUN},
+	{"POST", "/v1/sandboxes/{}/exec/stream", BODY_JSON, post_exec_stream, SCOPE_RUN},
+	{"GET", "/v1/sandboxes/{}/exec/ws", BODY_NONE, get_sandbox_exec_ws, SCOPE_RUN},
+	{"GET", "/v1/sandboxes/{}/cell", BODY_NONE, get_cell_tunnel, SCOPE_RUN},
+	{"GET", "/v1/sandboxes/{}/files", BODY_NONE, get_file, SCOPE_READ},
+	{"HEAD", "/v1/sandboxes/{}/files", BODY_NONE, get_file, SCOPE_READ},
+	{"PUT", "/v1/sandboxes/{}/files", BODY_STREAM, put_file, SCOPE_RUN},
+	{"DELETE", "/v1/sandboxes/{}/files", BODY_NONE, delete_file, SCOPE_RUN},
+	{"GET", "/v1/sandboxes/{}/files/list", BODY_NONE, get_file_list, SCOPE_READ},
+	{"GET", "/v1/sandboxes/{}/files/stat", BODY_NONE, get_file_stat, SCOPE_READ},
+	{"GET", "/v1/sandboxes/{}/files/watch", BODY_NONE, get_file_watch, SCOPE_READ},
+	{"POST", "/v1/sandboxes/{}/files/mkdir", BODY_JSON, post_file_mkdir, SCOPE_RUN},
+	{"POST", "/v1/sandboxes/{}/files/move", BODY_JSON, post_file_move, SCOPE_RUN},
+	{"POST", "/v1/sandboxes/{}/files/copy", BODY_JSON, post_file_copy, SCOPE_RUN},
+	{"POST", "/v1/sandboxes/{}/files/remove", BODY_JSON, post_file_remove, SCOPE_RUN},
+	{"POST", "/v1/sandboxes/{}/files/search", BODY_JSON, post_file_search, SCOPE_READ},
+	{"POST", "/v1/sandboxes/{}/files/edit", BODY_JSON, post_file_edit, SCOPE_RUN},
 	{"GET", "/v1/sandboxes/{}/journal", BODY_NONE, get_journal, SCOPE_READ},
 	{"GET", "/v1/sandboxes/{}/journal/verify", BODY_NONE, get_verify, SCOPE_READ},
 	{"GET", "/v1/sandboxes/{}/policy", BODY_NONE, get_policy, SCOPE_READ},
@@ -593,7 +612,11 @@ static const struct route routes[] = {
 	{"DELETE", "/v1/trust", BODY_NONE, delete_trust, SCOPE_LOCAL},
 	{"GET", "/v1/execs", BODY_NONE, get_execs, SEEN(SCOPE_READ)},
 	{"GET", "/v1/execs/{}", BODY_NONE, get_exec, SCOPE_READ},
-	{"POST", "/v1/execs/{}/attach", BODY_JSON, post_attach, SCOPE_LOCAL},
+	{"POST", "/v1/execs/{}/attach", BODY_JSON, post_attach, SCOPE_RUN},
+	{"GET", "/v1/execs/{}/stream", BODY_NONE, get_exec_stream, SCOPE_READ},
+	{"GET", "/v1/execs/{}/ws", BODY_NONE, get_exec_ws, SCOPE_RUN},
+	{"POST", "/v1/execs/{}/stdin", BODY_BYTES, post_exec_stdin, SCOPE_RUN},
+	{"POST", "/v1/execs/{}/resize", BODY_JSON, post_exec_resize, SCOPE_RUN},
 	{"POST", "/v1/execs/{}/kill", BODY_JSON, post_kill, SCOPE_RUN},
 	{"GET", "/v1/execs/{}/output", BODY_NONE, get_output, SCOPE_READ},
 	{"GET", "/v1/images", BODY_NONE, get_images, SEEN(SCOPE_READ)},

@@ -181,6 +181,8 @@ void server_free(struct server *s)
 			request_cut(s->suspended);
 		else
 			request_fail(s->suspended, &e);
+	while (s->upgraded)
+		s->upgraded->on_shutdown(s->upgraded);
 	loop_del(s->loop, &s->w);
 	timer_clear(s->loop, &s->again);
 	MHD_stop_daemon(s->mhd);

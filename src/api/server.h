@@ -53,6 +53,8 @@ struct request {
 	char offset[24], end[24];    // X-Skep-Offset, X-Skep-End; "" = none
 	char *headers[HEADERS_MAX][2]; // further ones of the answer
 	int n_headers;
+	uint64_t length;	     // of a stream, with has_length; else it is chunked
+	bool has_length;
 	void *ctx;		     // the handler's own
 	void (*on_gone)(struct request *r);
 	void (*on_drain)(struct request *r); // a stream: what was written has left
@@ -114,7 +116,8 @@ void request_finish(struct request *r);
 void request_cut(struct request *r); // so that the client sees that it is not the end
 void request_more(struct request *r); // on_body takes bytes again
 
-// The connection after a 101. extra: bytes that came with the head. The owner calls upgraded_close.
+// The connection after a 101, non-blocking. extra: bytes that came with the head, valid in fn. The owner calls
+// upgraded_close, after which it is void. fd -1: the client went before; it is void when fn returns.
 struct upgraded {
 	int fd;
 	const char *extra;
@@ -122,6 +125,9 @@ struct upgraded {
 	void *handle;
 	void (*fn)(void *ctx, struct upgraded *u);
 	void *ctx;
+	void (*on_shutdown)(struct upgraded *u); // set in fn: skepd ends; the owner closes it now
+	struct server *server;
+	struct upgraded *next;
 };
 void request_upgrade(struct request *r, const char *protocol, void (*fn)(void *ctx, struct upgraded *u), void *ctx);
 void upgraded_close(struct upgraded *u);

@@ -12,6 +12,7 @@ struct server {
 	struct watch w;
 	struct timer again;
 	struct request *suspended;
+	struct upgraded *upgraded; // a daemon with such connections can not be stopped
 	bool inside; // in MHD_run: a resumed connection is served by it
 	bool stopping;
 	struct front *front;

@@ -107,6 +107,15 @@ static void base64(struct buf *b, const char *s, size_t n)
 	}
 }
 
+void jw_kb64(struct jsonw *w, const char *key, const char *p, size_t n)
+{
+	jw_key(w, key);
+	separate(w);
+	buf_byte(w->b, '"');
+	base64(w->b, p, n);
+	buf_byte(w->b, '"');
+}
+
 void jw_kbytes(struct jsonw *w, const char *key, const char *p, size_t n)
 {
 	jw_key(w, key);
@@ -114,11 +123,7 @@ void jw_kbytes(struct jsonw *w, const char *key, const char *p, size_t n)
 	if (str_is_utf8(p, n))
 		return;
 	auto_free char *key64 = xasprintf("%s_b64", key);
-	jw_key(w, key64);
-	separate(w);
-	buf_byte(w->b, '"');
-	base64(w->b, p, n);
-	buf_byte(w->b, '"');
+	jw_kb64(w, key64, p, n);
 }
 
 void jw_kstr(struct jsonw *w, const char *key, const char *s)

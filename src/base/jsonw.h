@@ -22,6 +22,7 @@ void jw_raw(struct jsonw *w, const char *json); // trusted, already JSON
 // Members. A NULL string adds nothing.
 void jw_kstr(struct jsonw *w, const char *key, const char *s);
 void jw_kbytes(struct jsonw *w, const char *key, const char *p, size_t n);
+void jw_kb64(struct jsonw *w, const char *key, const char *p, size_t n); // base64 of it
 void jw_ku64(struct jsonw *w, const char *key, uint64_t v);
 void jw_ki64(struct jsonw *w, const char *key, int64_t v);
 void jw_kbool(struct jsonw *w, const char *key, bool v);

@@ -81,6 +81,11 @@ static void drop(struct client *cl)
 	dials_client_gone(cl);
 	if (x && x->live)
 		watching_client_gone(x);
+	if (x && x->spec.kind == EXEC_JOB && !x->live && !x->ended && !client_attached(x)) { // it works for nobody now
+		auto_buf struct buf b = BUF_INIT(8);
+		wire_u32(&b, SIGTERM);
+		chan_send(&c->init, M_SIGNAL, 0, x->number, b.p, b.n);
+	}
 	if (x) {
 		sx_grant(x); // perhaps it was the one everybody waited for
 		watchdog_lease(c);

@@ -29,13 +29,24 @@ static void tap_free(void *obj)
 	free(t);
 }
 
+static void on_left(struct chan *ch)
+{
+	struct tap *t = container_of(ch, struct tap, ch);
+	ch->on_drain = NULL;
+	loop_bury(t->loop, t, tap_free);
+}
+
 void tap_close(struct tap *t)
 {
 	if (t->over)
 		return;
 	t->over = true;
+	chan_flush(&t->ch);
 	chan_pause(&t->ch, true);
-	loop_bury(t->loop, t, tap_free);
+	if (chan_is_open(&t->ch) && chan_queued(&t->ch))
+		t->ch.on_drain = on_left;
+	else
+		loop_bury(t->loop, t, tap_free);
 }
 
 static void finish(struct tap *t, const struct err *e, const struct exec_result *r)
@@ -49,6 +60,10 @@ static void finish(struct tap *t, const struct err *e, const struct exec_result 
 static void on_close(struct chan *ch)
 {
 	struct err e;
+	if (ch->on_drain) { // what was sent last is for nobody now
+		on_left(ch);
+		return;
+	}
 	err_set(&e, ERR_UNAVAILABLE, "the cell ended under the command");
 	finish(container_of(ch, struct tap, ch), &e, NULL);
 }

@@ -19,7 +19,7 @@ struct tap_ops {
 // o: as engine_exec or engine_attach gave it to their `done`. from: offsets of the first bytes wanted.
 struct tap *tap_open(struct loop *l, struct engine *g, const char *sandbox, const char *ticket, const uint64_t from[2],
 		     const struct tap_ops *ops, void *ctx, struct err *e) MUST_USE;
-void tap_close(struct tap *t); // the exec goes on
+void tap_close(struct tap *t); // the exec goes on, and gets what was sent
 void tap_pause(struct tap *t, bool on);
 
 size_t tap_room(const struct tap *t); // bytes of stdin that tap_send takes now
@@ -28,17 +28,33 @@ void tap_eof(struct tap *t); // of stdin, behind what was sent
 void tap_resize(struct tap *t, uint32_t rows, uint32_t cols);
 void tap_signal(struct tap *t, uint32_t signal);
 
-// One file operation of init (init/files.h) from beginning to end, as `user` (NULL: the sandbox's): the input is given whole,
-// the output gathered. Fails with what the operation said on stderr; e.sys has its errno where it is known.
-struct job_done {
-	void (*fn)(void *ctx, const struct err *e, struct buf *out); // the callee may take out's bytes
-	void *ctx;
-};
+// One file operation of init (init/files.h), as `user` (NULL: the sandbox's). It fails with what it said on stderr; e.sys
+// has its errno. A file operation whose client goes is ended: what it had not finished is as before.
 struct job {
 	const char *sandbox, *user;
 	char *const *argv;
-	const void *input;
+	const void *input; // engine_job only
 	size_t n_input;
-	size_t max; // bytes of output
+	size_t max; // bytes of output; engine_job only
+};
+
+// From beginning to end: the input is given whole, the output gathered.
+struct job_done {
+	void (*fn)(void *ctx, const struct err *e, struct buf *out); // the callee may take out's bytes; NULL with an error
+	void *ctx;
 };
 void engine_job(struct loop *l, struct engine *g, const struct job *j, struct job_done d); // copies what it needs
+
+// In pieces. No callback is called before job_open has returned.
+struct job_run;
+struct job_ops {
+	void (*data)(void *ctx, const void *p, size_t n);
+	void (*room)(void *ctx); // may be NULL: job_send takes bytes now
+	void (*end)(void *ctx, const struct err *e); // last, e NULL = it went well; then it is gone
+};
+struct job_run *job_open(struct loop *l, struct engine *g, const struct job *j, const struct job_ops *ops, void *ctx);
+void job_close(struct job_run *r); // ends it; no callback any more. Not in `end`
+void job_pause(struct job_run *r, bool on);
+size_t job_room(const struct job_run *r);
+size_t job_send(struct job_run *r, const void *p, size_t n); // how many of them were taken
+void job_eof(struct job_run *r);

@@ -6,6 +6,7 @@
 #include "base/pack.h"
 #include "base/str.h"
 #include "init/collect.h"
+#include "init/files_int.h"
 #include "init/watch.h"
 #include <dirent.h>
 #include <errno.h>
@@ -32,97 +33,6 @@ static int op_kind(char *const *a, struct err *e)
 		kind = "link\n";
 	}
 	return fs_write_all(1, kind, strlen(kind), e);
-}
-
-static int record(int dir, const char *name, const char *shown, struct err *e)
-{
-	struct stat st;
-	char link[4097];
-	auto_buf struct buf b = BUF_INIT(16 << 10);
-	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW))
-		return err_sys(e, "%s", name);
-	ssize_t n = S_ISLNK(st.st_mode) ? readlinkat(dir, name, link, sizeof link - 1) : -1;
-	link[n > 0 ? n : 0] = 0;
-	wire_str(&b, shown);
-	wire_u32(&b, st.st_mode);
-	wire_u64(&b, (uint64_t)st.st_size);
-	wire_u64(&b, (uint64_t)st.st_mtim.tv_sec * 1000000000u + (uint64_t)st.st_mtim.tv_nsec);
-	wire_u32(&b, st.st_uid);
-	wire_u32(&b, st.st_gid);
-	wire_str(&b, n > 0 ? link : NULL);
-	return fs_write_all(1, b.p, b.n, e);
-}
-
-static int op_stat(char *const *a, struct err *e)
-{
-	return record(AT_FDCWD, a[0], a[0], e);
-}
-
-static int op_list(char *const *a, struct err *e)
-{
-	DIR *d = opendir(a[0]);
-	int rc = 0;
-	struct dirent *ent;
-	if (!d)
-		return err_sys(e, "list %s", a[0]);
-	while (!rc && (ent = readdir(d)))
-		if (strcmp(ent->d_name, ".") && strcmp(ent->d_name, "..") && record(dirfd(d), ent->d_name, ent->d_name, e))
-			rc = e->sys == ENOENT ? 0 : -1; // gone meanwhile
-	closedir(d);
-	return rc;
-}
-
-static int copy_bytes(int in, int out, struct err *e)
-{
-	static char chunk[256 << 10];
-	for (;;) {
-		ssize_t n = read(in, chunk, sizeof chunk);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return err_sys(e, "read");
-		if (!n)
-			return 0;
-		if (fs_write_all(out, chunk, (size_t)n, e))
-			return -1;
-	}
-}
-
-static int op_read(char *const *a, struct err *e)
-{
-	struct stat st;
-	auto_fd int fd = fs_open(AT_FDCWD, a[0], O_RDONLY | O_NONBLOCK, 0, e);
-	if (fd < 0)
-		return -1;
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
-		return err_set(e, ERR_INVALID, "%s is not a regular file", a[0]);
-	return copy_bytes(fd, 1, e);
-}
-
-static int op_write(char *const *a, struct err *e)
-{
-	uint64_t mode = 0644;
-	if (a[1])
-		mode = strtoul(a[1], NULL, 8) & 0777;
-	auto_free char *tmp = xasprintf("%s.skep-%d", a[0], (int)getpid());
-	auto_fd int fd = fs_open(AT_FDCWD, tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, (mode_t)mode, e);
-	if (fd < 0)
-		return -1;
-	if (copy_bytes(0, fd, e) || (rename(tmp, a[0]) && err_sys(e, "rename to %s", a[0]))) {
-		unlink(tmp);
-		return -1;
-	}
-	return 0;
-}
-
-static int op_mkdir(char *const *a, struct err *e)
-{
-	return fs_mkdirs(AT_FDCWD, a[0], 0755, e);
-}
-
-static int op_remove(char *const *a, struct err *e)
-{
-	return fs_remove_tree(AT_FDCWD, a[0], e);
 }
 
 static int op_rename(char *const *a, struct err *e)
@@ -189,16 +99,34 @@ static int op_restore(char *const *a, struct err *e)
 	return restore_run(a[0], e);
 }
 
+#define WORDS 64 // at most, of one operation
+
 static const struct {
 	const char *name;
 	int (*run)(char *const *args, struct err *e);
 	int min, max; // arguments
 } ops[] = {
-	{"kind", op_kind, 1, 1},     {"stat", op_stat, 1, 1},	  {"list", op_list, 1, 1},
-	{"read", op_read, 1, 1},     {"write", op_write, 1, 2},	  {"mkdir", op_mkdir, 1, 1},
-	{"remove", op_remove, 1, 1}, {"rename", op_rename, 2, 2}, {"pack", op_pack, 1, 1},
-	{"unpack", op_unpack, 1, 1}, {"unpack-as", op_unpack_as, 2, 2},
-	{"collect", op_collect, 0, 0}, {"restore", op_restore, 1, 1}, {"watch", op_watch, 0, 0},
+	{"kind", op_kind, 1, 1},
+	{"stat", op_stat, 1, 2},
+	{"list", op_list, 1, 3},
+	{"read", op_read, 1, 3},
+	{"get", op_get, 1, 3},
+	{"write", op_write, 1, 5},
+	{"append", op_append, 1, 3},
+	{"edit", op_edit, 1, 2},
+	{"mkdir", op_mkdir, 1, 3},
+	{"move", op_move, 2, 4},
+	{"copy", op_copy, 2, 4},
+	{"rename", op_rename, 2, 2},
+	{"remove", op_remove, 1, 3},
+	{"search", op_search, 1, WORDS},
+	{"inotify", op_inotify, 1, 2},
+	{"pack", op_pack, 1, 1},
+	{"unpack", op_unpack, 1, 1},
+	{"unpack-as", op_unpack_as, 2, 2},
+	{"collect", op_collect, 0, 0},
+	{"restore", op_restore, 1, 1},
+	{"watch", op_watch, 0, 0},
 };
 
 int files_job(char *const *argv)
@@ -217,5 +145,5 @@ int files_job(char *const *argv)
 	}
 	if (rc)
 		dprintf(2, "%s\n", e.msg);
-	return !rc ? 0 : e.sys > 0 && e.sys < 126 ? e.sys : 1;
+	return !rc ? 0 : e.sys > 0 && e.sys < 126 ? e.sys : e.kind == ERR_LIMIT ? EFBIG : EINVAL;
 }
