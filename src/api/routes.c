@@ -318,6 +318,7 @@ static void begin_exec(struct request *r, int (*decode)(const json_t *, struct e
 		request_fail(r, &e);
 		return;
 	}
+	x.early = !x.detached;
 	engine_exec(r->engine, r->parts[0], &x, (struct done){done_exec, r});
 }
 

@@ -163,8 +163,9 @@ static int do_exec(struct cell *c, struct frame *f, struct wire *w, struct err *
 		exec_spec_done(&s);
 		return err_set(e, ERR_INVALID, "malformed or repeated exec request");
 	}
-	sx_start(c, &s, ticket, f->id); // answered when it has begun
-	return 1;
+	bool early = s.early;
+	sx_start(c, &s, ticket, early ? 0 : f->id); // else answered when it has begun
+	return !early;
 }
 
 static int do_ticket(struct cell *c, struct wire *w, struct err *e)
