@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The head parser and the chunk decoder on arbitrary bytes. Besides memory safety: a head never claims
+// The head parsers, of answers and of requests, and the chunk decoder on arbitrary bytes. Besides memory safety: a head never claims
 // more than it was given, and a chunked body decodes the same in one piece as byte by byte.
 #include "http/head.h"
 
@@ -30,6 +30,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	ssize_t n = http_head_parse(p, size, &h, &e);
 	if (n > (ssize_t)size || (n > 0 && (h.status < 100 || h.status > 599)))
 		abort();
+	struct http_head rq;
+	ssize_t m = http_request_parse(p, size, &rq, &e);
+	if (m > (ssize_t)size || (m > 0 && (!rq.method.n || !rq.target.n)))
+		abort();
+	for (int i = 0; m > 0 && i < rq.n_fields; i++)
+		if (rq.fields[i].value.p + rq.fields[i].value.n > p + m)
+			abort();
 	chunks(p, size);
 	if (n > 0)
 		chunks(p + n, size - (size_t)n);
