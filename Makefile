@@ -68,7 +68,7 @@ $(foreach r,$(filter-out bin,$(ROOMS)),$(eval $(call room_rule,$(r))))
 # Sanitizers, and clang's view of its code, want the libc that the compiler knows.
 ifneq ($(filter asan clang,$(V)),)
 $(B)/skep: $(B)/glibc/bin/skep.o $(call glibs,$(SKEP_ROOMS))
-	$(Q)$(CC) $(LDFLAGS) -pie -o $@ $^
+	$(Q)$(CC) $(LDFLAGS) -pie -o $@ $^ -lm
 else
 $(B)/skep: $(B)/musl/bin/skep.o $(call mlibs,$(SKEP_ROOMS))
 	$(Q)$(MUSL) -static -Wl,--gc-sections -o $@ $^

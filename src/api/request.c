@@ -396,8 +396,11 @@ enum MHD_Result request_body(struct request *r, const char *p, size_t *n)
 	}
 	if (r->route && r->route->body == BODY_STREAM) {
 		took = r->on_body ? r->on_body(r, p, *n) : *n;
-		if (took < *n && !r->status)
+		if (took < *n && !r->status) {
+			if (r->tcp)
+				front_wait(r->tcp, 0); // it is not the client who is slow
 			request_suspend(r);
+		}
 		took = r->status ? *n : took;
 	} else {
 		buf_add(&r->body, p, *n);
@@ -409,8 +412,11 @@ enum MHD_Result request_body(struct request *r, const char *p, size_t *n)
 
 void request_more(struct request *r)
 {
-	if (r->suspended && !r->status && !r->over)
-		wake(r);
+	if (!r->suspended || r->status || r->over)
+		return;
+	if (r->tcp)
+		front_wait(r->tcp, FRONT_BODY_MS);
+	wake(r);
 }
 
 static int read_body(struct request *r, struct err *e)
