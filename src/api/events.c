@@ -406,6 +406,7 @@ static void begin(struct request *r, struct stream *s)
 	engine_on_new(r->engine, on_new, NULL);
 	r->ctx = s;
 	r->type = "text/event-stream";
+	r->trickles = true;
 	r->on_drain = on_drain;
 	r->on_gone = stream_done;
 	request_set_header(r, "X-Accel-Buffering", "no"); // nginx would keep them to itself

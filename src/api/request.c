@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #define STREAM_BLOCK (64u << 10)
+#define TRICKLE_BLOCK (4u << 10)
 #define IGNORED_MAX (256u << 20)
 
 struct request *request_new(struct server *s, struct MHD_Connection *conn, const char *target)
@@ -227,7 +228,7 @@ enum MHD_Result request_send(struct request *r)
 	if (r->upgraded) {
 		resp = MHD_create_response_for_upgrade(on_upgraded, r);
 	} else if (r->streaming) {
-		resp = MHD_create_response_from_callback(r->has_length ? r->length : MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_stream, r, NULL);
+		resp = MHD_create_response_from_callback(r->has_length ? r->length : MHD_SIZE_UNKNOWN, r->trickles ? TRICKLE_BLOCK : STREAM_BLOCK, read_stream, r, NULL);
 		if (resp)
 			put_header(resp, "Content-Type", r->type ? r->type : "application/octet-stream");
 		if (resp)

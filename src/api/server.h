@@ -55,6 +55,7 @@ struct request {
 	int n_headers;
 	uint64_t length;	     // of a stream, with has_length; else it is chunked
 	bool has_length;
+	bool trickles;		     // a stream of small pieces, with many like it: little memory
 	void *ctx;		     // the handler's own
 	void (*on_gone)(struct request *r);
 	void (*on_drain)(struct request *r); // a stream: what was written has left
