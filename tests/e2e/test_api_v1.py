@@ -194,7 +194,7 @@ def test_document_is_true(home, project):
             assert ref in ask.doc["components"]["schemas"], (name, ref)
     for path, ops in ask.doc["paths"].items():
         for method, op in ops.items():
-            assert op["summary"] != path, f"{method} {path} is not described: src/api/openapi_table.c"
+            assert not op["summary"].startswith("/"), f"{method} {path} is not described: src/api/openapi_table.c"
             for ref in re.findall(r"#/components/schemas/(\w+)", str(op)):
                 assert ref in ask.doc["components"]["schemas"], (path, ref)
     ask("GET", "/v1/version")
