@@ -166,8 +166,8 @@ void visit_judge(struct visit *v, const struct http_head *h)
 	const struct sandbox *s = find(v);
 	const struct preview_policy *policy = v->p->policy;
 	v->e2b = v->target.form == PREVIEW_HEADERS || (policy && policy->is_e2b(policy->ctx, s));
-	if (!s) {
-		visit_page(v, PAGE_UNKNOWN, NULL);
+	if (!s) { // ids can not be guessed, names can: whether there is one is told to nobody
+		visit_page(v, id_is(v->target.sandbox) ? PAGE_UNKNOWN : PAGE_UNAUTHORIZED, NULL);
 		return;
 	}
 	bool trusted = v->conn->behind_proxy && is_loopback(&v->conn->peer);

@@ -51,6 +51,7 @@ void flow_close(struct flow *f)
 	}
 	timer_clear(f->loop, &f->soon);
 	loop_del(f->loop, &f->w);
+	close_fd(&f->fd);
 	loop_bury(f->loop, f, flow_free);
 }
 

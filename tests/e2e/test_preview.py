@@ -289,7 +289,8 @@ def test_foreign_names_and_odd_requests(home, site):
     assert site.client().ask("GET", "/", f"3000-{site.id}.evil.example").status == 401
     assert site.client().ask("GET", "/", f"3000-{site.id}.evil.example", [site.cookie]).status == 200  # a signature is one under any name
     prefix = site.id[:6]
-    assert site.client().ask("GET", "/", host(prefix, 3000), [site.cookie]).status == 404
+    assert site.client().ask("GET", "/", host(prefix, 3000), [site.cookie]).status == 401
+    assert site.client().ask("GET", "/", host("no-such-name", 3000), [site.cookie]).status == 401
     for target, headers in (("http://localhost/", []), ("/", [f"Host: {site.host}"]), ("/", ["Content-Length: 1", "Transfer-Encoding: chunked"]),
                             ("/", ["Content-Length: 1", "Content-Length: 1"]), ("/", ["X: a\x01b"])):
         assert site.get(target, *headers).status == 400, (target, headers)

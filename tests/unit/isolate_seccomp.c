@@ -398,11 +398,11 @@ static void test_loaded(void **state)
 	}
 }
 
-// Every number the filter hands over but execve and the renames is refused, with the published error, and has a name.
+// Every number the filter hands over but execve, listen and the renames is refused, with the published error, and has a name.
 static int try_all(void)
 {
 	for (long nr = 0; nr < 512; nr++) {
-		if (judge(&untraced, nr, 0, 0, 0) != REFUSE || nr == SYS_execve || nr == SYS_execveat || moves(nr))
+		if (judge(&untraced, nr, 0, 0, 0) != REFUSE || nr == SYS_execve || nr == SYS_execveat || nr == SYS_listen || moves(nr))
 			continue;
 		bool closed = nr == SYS_io_uring_setup || nr == SYS_io_uring_enter || nr == SYS_io_uring_register;
 		int want = closed ? ENOSYS : nr == SYS_socket || nr == SYS_socketpair ? EAFNOSUPPORT : EPERM;
