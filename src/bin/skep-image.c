@@ -8,39 +8,15 @@
 // {"bytes":N,"files":N,"skipped":N}, or {"error":{"kind":"…","message":"…"}} with exit status 1 and no DIR left.
 #include "base/jsonw.h"
 #include "base/mem.h"
+#include "workspace/helper.h"
 #include "workspace/image.h"
 #include "workspace/registries.h"
 #include <locale.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 
 extern char **environ;
-
-static int print(struct buf *b)
-{
-	buf_byte(b, '\n');
-	return fputs(buf_cstr(b), stdout) < 0 || fflush(stdout) ? 1 : 0;
-}
-
-static int print_error(const struct err *e)
-{
-	auto_buf struct buf b = BUF_INIT(16 << 10);
-	struct jsonw w = {.b = &b};
-	jw_open(&w, '{');
-	jw_key(&w, "error");
-	jw_open(&w, '{');
-	jw_kstr(&w, "kind", err_kind_name(e->kind));
-	jw_kstr(&w, "message", e->msg);
-	jw_close(&w, '}');
-	jw_close(&w, '}');
-	print(&b);
-	return 1;
-}
 
 static int print_result(const struct image_result *r)
 {
@@ -51,19 +27,7 @@ static int print_result(const struct image_result *r)
 	jw_ku64(&w, "files", r->files);
 	jw_ku64(&w, "skipped", r->skipped);
 	jw_close(&w, '}');
-	return print(&b);
-}
-
-// What parses hostile archives needs no privilege it does not have, and leaves no core.
-static void prepare(void)
-{
-	const struct rlimit no_core = {0, 0};
-	setrlimit(RLIMIT_CORE, &no_core);
-	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN);
-	umask(022);
-	setlocale(LC_CTYPE, "C.UTF-8"); // names in pax headers are UTF-8
+	return helper_print(&b);
 }
 
 static int print_registries(const char *root)
@@ -79,7 +43,7 @@ static int print_registries(const char *root)
 	jw_kstrv(&w, "env", r.env ? r.env : none);
 	jw_close(&w, '}');
 	registries_done(&r);
-	return print(&b);
+	return helper_print(&b);
 }
 
 int main(int argc, char **argv)
@@ -101,6 +65,7 @@ int main(int argc, char **argv)
 		fputs("usage: skep-image import --source PATH --into DIR | registries [--root DIR]\n", stderr);
 		return 2;
 	}
-	prepare();
-	return image_import(source, into, &r, &e) ? print_error(&e) : print_result(&r);
+	helper_begin(022, HELPER_GAINS_NONE); // it parses hostile archives
+	setlocale(LC_CTYPE, "C.UTF-8");	      // names in pax headers are UTF-8
+	return image_import(source, into, &r, &e) ? helper_fail(&e) : print_result(&r);
 }

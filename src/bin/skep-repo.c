@@ -6,14 +6,11 @@
 #include "base/fault.h"
 #include "base/jsonw.h"
 #include "base/mem.h"
+#include "workspace/helper.h"
 #include "workspace/repo.h"
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static const char usage[] =
@@ -53,27 +50,6 @@ static const struct verb {
 	{"pin", OPT_DIR | OPT_SHADOW, OPT_PATHS | OPT_ALTERNATES | OPT_T0, repo_pin},
 	{"copy", OPT_DIR | OPT_INTO, OPT_OBJECTS | OPT_ALTERNATES, repo_copy},
 };
-
-static int print(struct buf *b)
-{
-	buf_byte(b, '\n');
-	return fputs(buf_cstr(b), stdout) < 0 || fflush(stdout) ? 1 : 0;
-}
-
-static int print_error(const struct err *e)
-{
-	auto_buf struct buf b = BUF_INIT(16 << 10);
-	struct jsonw w = {.b = &b};
-	jw_open(&w, '{');
-	jw_key(&w, "error");
-	jw_open(&w, '{');
-	jw_kstr(&w, "kind", err_kind_name(e->kind));
-	jw_kstr(&w, "message", e->msg);
-	jw_close(&w, '}');
-	jw_close(&w, '}');
-	print(&b);
-	return 1;
-}
 
 static unsigned set(struct repo_args *a, const char *name, char *value)
 {
@@ -135,13 +111,9 @@ static const struct verb *parse(int argc, char **argv, struct repo_args *a)
 // No terminal: neither git nor ssh may ask anybody. A group of its own, so that who ends us ends git as well.
 static void prepare(void)
 {
-	const struct rlimit no_core = {0, 0};
 	if (setsid() < 0)
 		setpgid(0, 0);
-	setrlimit(RLIMIT_CORE, &no_core);
-	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN);
-	umask(022);
+	helper_begin(022, HELPER_KEEPS_RIGHTS); // ssh and credential helpers are the caller's own
 	fault_init();
 }
 
@@ -167,11 +139,11 @@ static int run(const struct verb *v, struct repo_args *a)
 		if (!real) {
 			err_sys(&e, "%s", a->dir);
 			e.kind = ERR_NOT_FOUND;
-			return print_error(&e);
+			return helper_fail(&e);
 		}
 		a->dir = real;
 	}
-	return v->run(a, &out, &e) ? print_error(&e) : print(&out);
+	return v->run(a, &out, &e) ? helper_fail(&e) : helper_print(&out);
 }
 
 int main(int argc, char **argv)

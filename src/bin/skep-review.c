@@ -17,6 +17,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "workspace/cell_pipe.h"
+#include "workspace/helper.h"
 #include "workspace/review_base.h"
 #include "workspace/review_export.h"
 #include "workspace/review_json.h"
@@ -25,11 +26,8 @@
 #include "workspace/review_request.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -58,11 +56,7 @@ static int print_error(const struct err *e, const struct refusal *why)
 {
 	auto_buf struct buf b = BUF_INIT(64u << 20);
 	struct jsonw w = {.b = &b};
-	jw_open(&w, '{');
-	jw_key(&w, "error");
-	jw_open(&w, '{');
-	jw_kstr(&w, "kind", err_kind_name(e->kind));
-	jw_kstr(&w, "message", e->msg);
+	helper_open_error(&w, e);
 	if (why && why->n) {
 		jw_key(&w, "refused");
 		jw_open(&w, '[');
@@ -511,18 +505,6 @@ static int run_verb(const char *name, struct refusal *why, struct err *e)
 	return err_set(e, ERR_INVALID, "unknown verb %s: collect, diff, apply, undo, recover, dismiss or export", name);
 }
 
-// What reads hostile content needs no privilege it does not have, and leaves no core.
-static void prepare(void)
-{
-	const struct rlimit no_core = {0, 0};
-	setrlimit(RLIMIT_CORE, &no_core);
-	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN);
-	umask(077); // what lands on the host gets its mode explicitly
-	fault_init();
-}
-
 int main(int argc, char **argv)
 {
 	struct err e = {0};
@@ -531,7 +513,8 @@ int main(int argc, char **argv)
 		fputs("usage: skep-review collect --shadow DIR | diff | apply | undo | recover | dismiss | export\n", stderr);
 		return 2;
 	}
-	prepare();
+	helper_begin(077, HELPER_GAINS_NONE); // it reads hostile content; what lands on the host gets its mode explicitly
+	fault_init();
 	int rc = !strcmp(argv[1], "collect") ? do_collect(argc, argv, &e)
 		 : !strcmp(argv[1], "put")     ? do_put(argc, argv, &e)
 		 : !strcmp(argv[1], "bundle")  ? do_bundle(argc, argv, &e)

@@ -3,7 +3,7 @@
 #include "base/jsonw.h"
 #include "base/mem.h"
 #include "cli/api.h"
-#include "cli/out.h"
+#include "cli/listing.h"
 #include "cli/request.h"
 #include "cli/verbs.h"
 
@@ -36,30 +36,10 @@ static void ls_row(struct table *t, const json_t *image)
 
 static int ls_run(const struct call *c)
 {
+	static const char *const heads[] = {"ID", "NAME", "SIZE", "CREATED", NULL};
 	const struct image_opts *o = c->opts;
-	struct err e;
-	auto_api struct api a = API_CLOSED;
-	auto_json json_t *j = api_open(&a, &e) ? NULL : api_json(&a, "GET", "/v1/images", NULL, &e);
-	if (!j)
-		return out_fail(c, &e);
-	if (o->json)
-		return out_json(j);
-	static const char *const heads[] = {"ID", "NAME", "SIZE", "CREATED"};
-	auto_buf struct buf b = BUF_INIT(HTTP_BODY_MAX);
-	struct table t = {.n_cols = countof(heads)};
-	for (size_t i = 0; i < countof(heads) && !o->quiet; i++)
-		table_add(&t, heads[i]);
-	size_t i;
-	json_t *image;
-	json_array_foreach(json_object_get(j, "images"), i, image)
-	{
-		if (o->quiet)
-			buf_fmt(&b, "%s\n", json_str(image, "id"));
-		else
-			ls_row(&t, image);
-	}
-	table_print(&t, &b);
-	return out_flush(&b);
+	return listing_run(c, &(struct listing){.path = "/v1/images", .member = "images", .id = "id", .heads = heads, .row = ls_row,
+						.json = o->json, .quiet = o->quiet});
 }
 
 static int import_run(const struct call *c)
@@ -88,17 +68,7 @@ static int import_run(const struct call *c)
 
 static int rm_run(const struct call *c)
 {
-	auto_api struct api a = API_CLOSED;
-	struct err e;
-	int status = 0;
-	if (api_open(&a, &e))
-		return out_fail(c, &e);
-	for (char **id = c->words; *id; id++) {
-		auto_free char *path = api_path("/v1/images", *id, NULL);
-		int code = api_do(&a, "DELETE", path, NULL, &e) ? out_fail(c, &e) : 0;
-		status = status ? status : code;
-	}
-	return status;
+	return listing_remove(c, "/v1/images");
 }
 
 const struct cmd cmd_image_ls = {

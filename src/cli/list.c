@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/api.h"
-#include "cli/out.h"
+#include "cli/listing.h"
 #include "cli/verbs.h"
 #include <string.h>
 
@@ -109,29 +109,10 @@ static void exec_row(struct table *t, const json_t *x)
 
 static int ps_execs(const struct call *c, struct api *a)
 {
-	static const char *const heads[] = {"EXEC", "SANDBOX", "STATE", "STATUS", "STARTED", "COMMAND"};
+	static const char *const heads[] = {"EXEC", "SANDBOX", "STATE", "STATUS", "STARTED", "COMMAND", NULL};
 	const struct list_opts *o = c->opts;
-	struct err e;
-	auto_json json_t *j = api_json(a, "GET", "/v1/execs", NULL, &e);
-	if (!j)
-		return out_fail(c, &e);
-	if (o->json)
-		return out_json(j);
-	auto_buf struct buf b = BUF_INIT(HTTP_BODY_MAX);
-	struct table t = {.n_cols = countof(heads)};
-	for (size_t i = 0; i < countof(heads) && !o->quiet; i++)
-		table_add(&t, heads[i]);
-	size_t i;
-	json_t *x;
-	json_array_foreach(json_object_get(j, "execs"), i, x)
-	{
-		if (o->quiet)
-			buf_fmt(&b, "%s\n", json_str(x, "id"));
-		else
-			exec_row(&t, x);
-	}
-	table_print(&t, &b);
-	return out_flush(&b);
+	return listing_show(c, a, &(struct listing){.path = "/v1/execs", .member = "execs", .id = "id", .heads = heads, .row = exec_row,
+						    .json = o->json, .quiet = o->quiet});
 }
 
 static int ps_ids(const json_t *boxes)

@@ -63,197 +63,6 @@ static const struct opt export_opts[] = {
 	OPTS_END,
 };
 
-void review_place_done(struct review_place *p)
-{
-	free(p->id);
-	free(p->repo);
-	strv_free(p->paths);
-	*p = (struct review_place){0};
-}
-
-// A path as typed here, as one below the workspace.
-static char *path_inside(const char *repo, const char *word, struct err *e)
-{
-	auto_free char *cwd = getcwd(NULL, 0), *full = NULL;
-	size_t n = strlen(repo);
-	if (*word == '/')
-		full = xstrdup(word);
-	else if (cwd && *repo && str_has_prefix(cwd, repo) && (cwd[n] == '/' || !cwd[n]))
-		full = xasprintf("%s/%s", cwd, word);
-	else
-		full = xasprintf("%s/%s", repo, word);
-	auto_buf struct buf out = BUF_INIT(8192);
-	struct str rest = str_of(full), part;
-	while (str_next(&rest, '/', &part)) {
-		if (!part.n || str_is(part, "."))
-			continue;
-		if (str_is(part, "..")) {
-			const char *slash = out.n ? strrchr(out.p, '/') : NULL;
-			out.n = slash ? (size_t)(slash - out.p) : 0;
-			if (out.p)
-				out.p[out.n] = 0;
-			continue;
-		}
-		buf_byte(&out, '/');
-		buf_add(&out, part.p, part.n);
-	}
-	const char *clean = buf_cstr(&out);
-	if (!strcmp(clean, repo))
-		return xstrdup("");
-	if (str_has_prefix(clean, repo) && clean[n] == '/')
-		return xstrdup(clean + n + 1);
-	err_set(e, ERR_INVALID, "%.200s does not lie in the workspace", word);
-	return NULL;
-}
-
-static int take_paths(struct review_place *p, char **words, struct err *e)
-{
-	for (; *words; words++) {
-		auto_free char *path = path_inside(p->repo, *words, e);
-		if (!path)
-			return -1;
-		if (!*path) { // the workspace itself
-			strv_free(p->paths);
-			p->paths = NULL;
-			return 0;
-		}
-		strv_add(&p->paths, path);
-	}
-	return 0;
-}
-
-// The first word is a sandbox if there is one called so, else a path of the default one.
-int review_place(const struct call *c, struct api *a, struct review_place *out, struct err *e)
-{
-	char **words = c->words;
-	auto_free char *path = c->n_words ? api_path("/v1/sandboxes", words[0], NULL) : NULL;
-	json_t *box = path ? api_json(a, "GET", path, NULL, e) : NULL;
-	if (box) {
-		words++;
-	} else if (path && e->kind != ERR_NOT_FOUND && e->kind != ERR_INVALID) { // what can not be an id may be a path
-		return -1;
-	} else {
-		struct err first = *e;
-		auto_free char *id = api_default_id(a, e), *found = id ? api_path("/v1/sandboxes", id, NULL) : NULL;
-		box = found ? api_json(a, "GET", found, NULL, e) : NULL;
-		if (!box && path)
-			*e = first;
-		if (!box)
-			return -1;
-	}
-	*out = (struct review_place){.id = xstrdup(json_str(box, "id")), .repo = xstrdup(json_str(box, "repo"))};
-	if (*out->repo != '/') { // a URL: paths are named from the workspace on
-		free(out->repo);
-		out->repo = xstrdup("");
-	}
-	json_decref(box);
-	out->ignored = ((const struct review_opts *)c->opts)->ignored || *words;
-	return take_paths(out, words, e);
-}
-
-static void put_set(struct jsonw *w, const struct review_place *p, char *const *hunks)
-{
-	if (!p->paths && !hunks)
-		return;
-	jw_key(w, "set");
-	jw_open(w, '{');
-	if (p->paths)
-		jw_kstrv(w, "paths", p->paths);
-	if (hunks)
-		jw_kstrv(w, "hunks", hunks);
-	jw_close(w, '}');
-}
-
-static void put_edits(struct jsonw *w, char *const *edits)
-{
-	if (!edits)
-		return;
-	jw_key(w, "edits");
-	jw_open(w, '{');
-	for (; *edits; edits += 2)
-		jw_kstr(w, edits[0], edits[1]);
-	jw_close(w, '}');
-}
-
-static int ask(struct api *a, const struct review_place *p, const char *verb, const struct buf *body, struct http_reply *out, struct err *e)
-{
-	auto_free char *path = api_path("/v1/sandboxes", p->id, verb);
-	return api_raw(a, path, buf_cstr((struct buf *)body), out, e);
-}
-
-static int ask_diff(struct api *a, const struct review_place *p, const struct review_opts *o, const char *format, bool text,
-		    struct http_reply *out, struct err *e)
-{
-	auto_buf struct buf body = BUF_INIT(8 << 20);
-	struct jsonw w = {.b = &body};
-	jw_open(&w, '{');
-	jw_kstr(&w, "format", format);
-	jw_kbool(&w, "text", text);
-	jw_kbool(&w, "ignored", p->ignored);
-	if (o->context != OPT_UNSET)
-		jw_ku64(&w, "context", o->context);
-	put_set(&w, p, o->hunks);
-	jw_close(&w, '}');
-	return ask(a, p, "diff", &body, out, e);
-}
-
-// Lines of JSON become one value: all but the last in a list, the last with its member beside it.
-static json_t *join_lines(const struct buf *b, const char *list, struct err *e)
-{
-	auto_buf struct buf all = BUF_INIT(API_LONG);
-	size_t n = b->n;
-	while (n && b->p[n - 1] == '\n')
-		n--;
-	size_t at = n;
-	while (at && b->p[at - 1] != '\n')
-		at--;
-	buf_fmt(&all, "{\"%s\":[", list);
-	for (size_t i = 0; i < at; i++)
-		buf_byte(&all, b->p[i] != '\n' ? b->p[i] : i + 1 < at ? ',' : ' ');
-	buf_str(&all, "],");
-	if (n > at + 1)
-		buf_add(&all, b->p + at + 1, n - at - 1); // without its brace
-	else
-		buf_byte(&all, '}');
-	return json_read(buf_cstr(&all), all.n, e);
-}
-
-json_t *review_ask_diff(struct api *a, const struct review_place *p, const struct review_opts *o, bool text, struct err *e)
-{
-	auto_http_reply struct http_reply r = {0};
-	return ask_diff(a, p, o, "json", text, &r, e) ? NULL : join_lines(&r.body, "changes", e);
-}
-
-json_t *review_do(struct api *a, const struct review_place *p, const struct review_opts *o, const char *verb, const struct review_choice *x,
-		  struct err *e)
-{
-	auto_buf struct buf body = BUF_INIT(8 << 20);
-	auto_http_reply struct http_reply r = {0};
-	struct jsonw w = {.b = &body};
-	mode_t mask = umask(0);
-	umask(mask);
-	jw_open(&w, '{');
-	jw_kstr(&w, "digest", x->digest);
-	jw_kbool(&w, "ignored", p->ignored);
-	if (x->all && !p->paths) {
-		jw_key(&w, "set");
-		jw_raw(&w, "{\"all\":true}");
-	} else {
-		put_set(&w, p, x->hunks);
-	}
-	if (!strcmp(verb, "apply")) {
-		jw_ku64(&w, "umask", mask);
-		jw_kstr(&w, "to", o->to);
-		jw_kstr(&w, "conflicts", o->conflicts);
-		jw_kbool(&w, "accept_risk", o->accept_risk);
-		if (x->accept)
-			jw_kstrv(&w, "accept", x->accept);
-		put_edits(&w, x->edits);
-	}
-	jw_close(&w, '}');
-	return ask(a, p, verb, &body, &r, e) ? NULL : join_lines(&r.body, "steps", e);
-}
-
 static const json_t *summary_of(const json_t *diff)
 {
 	return json_object_get(diff, "summary");
@@ -276,7 +85,7 @@ static int diff_text(const struct call *c, struct api *a, const struct review_pl
 	struct err e;
 	auto_http_reply struct http_reply r = {0};
 	const char *format = o->stat ? "stat" : o->name_status ? "name-status" : "patch";
-	if (ask_diff(a, p, o, format, true, &r, &e))
+	if (review_ask_text(a, p, o, format, true, &r, &e))
 		return out_fail(c, &e);
 	struct screen *s = screen_open(o->color);
 	if (o->stat || o->name_status) {
@@ -432,7 +241,7 @@ static int undo_run(const struct call *c)
 	auto_free char *path = api_path("/v1/sandboxes", c->words[0], "undo");
 	if (api_open(&a, &e) || api_raw(&a, path, "{}", &r, &e))
 		return out_fail(c, &e);
-	auto_json json_t *done = join_lines(&r.body, "steps", &e);
+	auto_json json_t *done = review_join_lines(&r.body, "steps", &e);
 	if (!done)
 		return out_fail(c, &e);
 	if (o->json)
@@ -484,9 +293,9 @@ static int export_run(const struct call *c)
 		jw_kstr(&w, "branch", o->branch);
 		if (o->bundle)
 			jw_kbool(&w, "bundle", true);
-		put_set(&w, &p, NULL);
+		review_put_set(&w, &p, NULL);
 		jw_close(&w, '}');
-		rc = ask(&a, &p, "export", &body, &r, &e) ||
+		rc = review_ask(&a, &p, "export", &body, &r, &e) ||
 		     (o->branch ? tell_branch(&r.body, o->branch, &e) : write_out(o->bundle ? o->bundle : o->export_patch, &r.body, &e));
 	}
 	review_place_done(&p);

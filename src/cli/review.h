@@ -2,6 +2,7 @@
 // Review on the command line.
 //
 //   review.c       the verbs diff, apply, dismiss, undo, export
+//   review_call.c  what they ask skepd
 //   review_ask.c   -p: change by change
 //   review_edit.c  a change as the person wants it
 //   review_show.c  patches on a terminal: colour, pager, nothing that could move the cursor
@@ -25,6 +26,14 @@ struct review_place {
 };
 int review_place(const struct call *c, struct api *a, struct review_place *out, struct err *e) MUST_USE;
 void review_place_done(struct review_place *p);
+
+// One request about it: POST …/VERB. Answers of several lines become one value with all but the last in a list.
+struct jsonw;
+void review_put_set(struct jsonw *w, const struct review_place *p, char *const *hunks); // a member of the body
+int review_ask(struct api *a, const struct review_place *p, const char *verb, const struct buf *body, struct http_reply *out, struct err *e) MUST_USE;
+int review_ask_text(struct api *a, const struct review_place *p, const struct review_opts *o, const char *format, bool text,
+		    struct http_reply *out, struct err *e) MUST_USE;
+json_t *review_join_lines(const struct buf *b, const char *list, struct err *e) MUST_USE;
 
 // {"changes":[...],"summary":{...}} of what is pending. text: with the lines of the changes.
 json_t *review_ask_diff(struct api *a, const struct review_place *p, const struct review_opts *o, bool text, struct err *e) MUST_USE;

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/api.h"
-#include "cli/out.h"
+#include "cli/listing.h"
 #include "cli/term.h"
 #include "cli/verbs.h"
 #include "model/policy.h"
@@ -132,45 +132,15 @@ static void ls_row(struct table *t, const json_t *s)
 
 static int ls_run(const struct call *c)
 {
-	static const char *const heads[] = {"NAME", "HOST", "AS", "SET", "USED"};
+	static const char *const heads[] = {"NAME", "HOST", "AS", "SET", "USED", NULL};
 	const struct secret_opts *o = c->opts;
-	struct err e;
-	auto_api struct api a = API_CLOSED;
-	auto_json json_t *j = api_open(&a, &e) ? NULL : api_json(&a, "GET", "/v1/secrets", NULL, &e);
-	if (!j)
-		return out_fail(c, &e);
-	if (o->json)
-		return out_json(j);
-	auto_buf struct buf b = BUF_INIT(HTTP_BODY_MAX);
-	struct table t = {.n_cols = countof(heads)};
-	for (size_t i = 0; i < countof(heads) && !o->quiet; i++)
-		table_add(&t, heads[i]);
-	size_t i;
-	json_t *s;
-	json_array_foreach(json_object_get(j, "secrets"), i, s)
-	{
-		if (o->quiet)
-			buf_fmt(&b, "%s\n", json_str(s, "name"));
-		else
-			ls_row(&t, s);
-	}
-	table_print(&t, &b);
-	return out_flush(&b);
+	return listing_run(c, &(struct listing){.path = "/v1/secrets", .member = "secrets", .id = "name", .heads = heads, .row = ls_row,
+						.json = o->json, .quiet = o->quiet});
 }
 
 static int rm_run(const struct call *c)
 {
-	auto_api struct api a = API_CLOSED;
-	struct err e;
-	int status = 0;
-	if (api_open(&a, &e))
-		return out_fail(c, &e);
-	for (char **name = c->words; *name; name++) {
-		auto_free char *path = api_path("/v1/secrets", *name, NULL);
-		int code = api_do(&a, "DELETE", path, NULL, &e) ? out_fail(c, &e) : 0;
-		status = status ? status : code;
-	}
-	return status;
+	return listing_remove(c, "/v1/secrets");
 }
 
 const struct cmd cmd_secret_set = {

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cli/api.h"
-#include "cli/out.h"
+#include "cli/listing.h"
 #include "cli/verbs.h"
 #include <string.h>
 
@@ -113,56 +113,26 @@ static void list_row(struct table *t, const json_t *n)
 	table_add_u64(t, json_u64(n, "layers"));
 }
 
-static int list(const json_t *j, const struct snapshot_opts *o)
+static bool is_automatic(const json_t *n)
 {
-	static const char *const heads[] = {"ID", "NAME", "SANDBOX", "AGE", "MODE", "LAYERS"};
-	auto_buf struct buf b = BUF_INIT(HTTP_BODY_MAX);
-	struct table t = {.n_cols = countof(heads)};
-	for (size_t i = 0; i < countof(heads) && !o->quiet; i++)
-		table_add(&t, heads[i]);
-	size_t i;
-	json_t *n;
-	json_array_foreach(json_object_get(j, "snapshots"), i, n)
-	{
-		if (json_is_true(json_object_get(n, "automatic")) && !o->all)
-			continue;
-		if (o->quiet)
-			buf_fmt(&b, "%s\n", json_str(n, "id"));
-		else
-			list_row(&t, n);
-	}
-	table_print(&t, &b);
-	return out_flush(&b);
+	return json_is_true(json_object_get(n, "automatic"));
 }
 
 static int snapshots_run(const struct call *c)
 {
+	static const char *const heads[] = {"ID", "NAME", "SANDBOX", "AGE", "MODE", "LAYERS", NULL};
 	const struct snapshot_opts *o = c->opts;
-	struct err e;
-	auto_api struct api a = API_CLOSED;
 	auto_buf struct buf path = BUF_INIT(64 << 10);
 	buf_str(&path, c->n_words ? "/v1/snapshots?sandbox=" : "/v1/snapshots");
 	if (c->n_words)
 		http_encode(&path, c->words[0]);
-	auto_json json_t *j = api_open(&a, &e) ? NULL : api_json(&a, "GET", buf_cstr(&path), NULL, &e);
-	if (!j)
-		return out_fail(c, &e);
-	return o->json ? out_json(j) : list(j, o);
+	return listing_run(c, &(struct listing){.path = buf_cstr(&path), .member = "snapshots", .id = "id", .heads = heads, .row = list_row,
+						.skip = o->all ? NULL : is_automatic, .json = o->json, .quiet = o->quiet});
 }
 
 static int rm_run(const struct call *c)
 {
-	auto_api struct api a = API_CLOSED;
-	struct err e;
-	int status = 0;
-	if (api_open(&a, &e))
-		return out_fail(c, &e);
-	for (char **id = c->words; *id; id++) {
-		auto_free char *path = api_path("/v1/snapshots", *id, NULL);
-		int code = api_do(&a, "DELETE", path, NULL, &e) ? out_fail(c, &e) : 0;
-		status = status ? status : code;
-	}
-	return status;
+	return listing_remove(c, "/v1/snapshots");
 }
 
 const struct cmd cmd_snapshot = {

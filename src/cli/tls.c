@@ -6,9 +6,9 @@
 // All of it has a SKEP_HOME of its own, as its gate must believe an authority that nobody else should.
 #include "cli/tls.h"
 
-#include "base/clock.h"
 #include "base/fs.h"
 #include "base/jsonw.h"
+#include "base/loop.h"
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/str.h"
@@ -17,6 +17,7 @@
 #include "cli/out.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -109,19 +110,16 @@ static int make_places(struct try *t, struct err *e)
 	return write_config(t, e);
 }
 
-static int read_port(struct try *t, struct err *e)
+// The host says its port when it serves.
+static int read_port(struct try *t, int from, struct err *e)
 {
-	auto_free char *path = below(t, "host/port");
-	auto_buf struct buf b = BUF_INIT(64);
-	for (uint64_t until = clock_ms() + READY_MS; clock_ms() < until; usleep(5000)) {
-		if (!fs_exists(AT_FDCWD, path))
-			continue;
-		if (fs_read(AT_FDCWD, path, &b, e))
-			return -1;
-		t->port = xstrndup(buf_cstr(&b), strcspn(buf_cstr(&b), "\n"));
-		return 0;
-	}
-	return err_set(e, ERR_TIMEOUT, "the host for the tools does not start");
+	char text[16];
+	struct pollfd p = {.fd = from, .events = POLLIN};
+	ssize_t n = poll(&p, 1, READY_MS) > 0 ? read(from, text, sizeof text - 1) : -1;
+	if (n <= 0 || text[n - 1] != '\n')
+		return err_set(e, ERR_TIMEOUT, "the host for the tools does not start");
+	t->port = xstrndup(text, (size_t)n - 1);
+	return 0;
 }
 
 static int start_host(struct try *t, struct err *e)
@@ -129,19 +127,23 @@ static int start_host(struct try *t, struct err *e)
 	char name[] = "skep-gate", verb[] = "--tls-host", host[] = NAME;
 	auto_free char *dir = below(t, "host");
 	char *argv[] = {name, verb, dir, host, NULL};
-	int p[2];
+	int in[2], out[2];
 	t->gate = home_program("skep-gate", e);
 	if (!t->gate)
 		return -1;
-	if (pipe2(p, O_CLOEXEC))
+	if (pipe2(in, O_CLOEXEC))
 		return err_sys(e, "pipe");
-	auto_fd int r = p[0], w = p[1];
-	struct proc_fd fds[] = {{r, 0}, {STDERR_FILENO, 2}};
-	t->host = proc_spawn(&(struct proc_spec){.path = t->gate, .argv = argv, .fds = fds, .n_fds = 2}, e);
+	auto_fd int r = in[0], w = in[1];
+	if (pipe2(out, O_CLOEXEC))
+		return err_sys(e, "pipe");
+	auto_fd int said = out[0], say = out[1];
+	struct proc_fd fds[] = {{r, 0}, {say, 1}, {STDERR_FILENO, 2}};
+	t->host = proc_spawn(&(struct proc_spec){.path = t->gate, .argv = argv, .fds = fds, .n_fds = 3}, e);
 	if (t->host < 0)
 		return -1;
+	close_fd(&say);
 	t->host_in = take_fd(&w);
-	return read_port(t, e);
+	return read_port(t, said, e);
 }
 
 // --- the cell ---
@@ -254,11 +256,15 @@ static int report(const struct try *t, bool json)
 	return bad;
 }
 
+// And waits for it: it writes until it has ended.
 static void end_daemon(void)
 {
 	auto_api struct api a = API_CLOSED;
 	struct err ignored;
-	if (!api_open(&a, &ignored) && api_do(&a, "POST", "/v1/shutdown", "{}", &ignored))
+	auto_json json_t *v = api_open(&a, &ignored) ? NULL : api_json(&a, "GET", "/v1/version", NULL, &ignored);
+	auto_fd int fd = v && json_u64(v, "pid") ? loop_pidfd((pid_t)json_u64(v, "pid"), &ignored) : -1;
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	if (fd < 0 || api_do(&a, "POST", "/v1/shutdown", "{}", &ignored) || poll(&p, 1, READY_MS) <= 0)
 		return; // it ends by itself when idle
 }
 
@@ -272,7 +278,7 @@ static void tidy(struct try *t)
 	if (home && fs_exists(AT_FDCWD, home))
 		end_daemon();
 	for (int i = 0; t->top && !chdir("/") && i < 100 && fs_remove_tree(AT_FDCWD, t->top, &ignored); i++)
-		usleep(20000); // it writes until it has ended
+		poll(NULL, 0, 20); // what it started ends behind it
 	buf_done(&t->said);
 	buf_done(&t->log);
 	free(t->top);

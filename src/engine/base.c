@@ -184,7 +184,7 @@ static bool answered_before(const struct derived *d, const char *ref, uint64_t *
 	return false;
 }
 
-static void note_answer(struct engine *g, const char *key, const char *repo, const char *ref, const char *commit)
+static void note_answer(struct engine *g, const char *key, const char *repo, const char *ref, const json_t *answer)
 {
 	struct err e;
 	struct derived *d = derived_find(g, DERIVED_REPO, key);
@@ -195,7 +195,7 @@ static void note_answer(struct engine *g, const char *key, const char *repo, con
 	}
 	derived_row_done(&row);
 	char **info = NULL;
-	auto_free char *line = xasprintf("%s\t%s\t%llu", ref, commit, (unsigned long long)clock_unix_ms());
+	auto_free char *line = xasprintf("%s\t%s\t%llu", ref, json_str(answer, "commit"), (unsigned long long)clock_unix_ms());
 	strv_add(&info, line);
 	size_t n = strlen(ref);
 	for (char **l = d->row.info; *l; l++)
@@ -203,6 +203,7 @@ static void note_answer(struct engine *g, const char *key, const char *repo, con
 			strv_add(&info, *l);
 	strv_free(d->row.info);
 	d->row.info = info;
+	d->row.bytes = json_u64(answer, "bytes");
 	if (store_derived_set(g->store, &d->row, &e))
 		log_line(LOG_ERROR, "%s", e.msg);
 	engine_wrote(g);
@@ -264,7 +265,7 @@ static void on_fetched(void *ctx, const struct child_end *end_of)
 			break;
 		}
 	if (*commit)
-		note_answer(f->g, f->key, f->repo, f->ref, commit);
+		note_answer(f->g, f->key, f->repo, f->ref, answer);
 	for (struct fetch_wait *w = f->waits; w; w = w->next)
 		if (*commit)
 			checkout(w->t, f->repo, commit);

@@ -50,7 +50,7 @@ bool derived_is_used(struct engine *g, const char *path)
 	if (g->makings || g->fetches)
 		return true; // whatever is being made may need it
 	for (struct derived *o = g->derived; o; o = o->next)
-		if (derived_uses(g, o, path))
+		if (!o->goes && derived_uses(g, o, path))
 			return true;
 	for (struct box *b = g->boxes; b; b = b->next)
 		if (uses(g, &b->row, path) || (b->cell && any_in(path, b->cell_row.lowers)))
@@ -84,26 +84,31 @@ uint64_t budget_used(struct engine *g)
 	return sum;
 }
 
-static int by_use(const void *a, const void *b)
+static struct derived *least_used(struct engine *g)
 {
-	const struct derived *x = *(struct derived *const *)a, *y = *(struct derived *const *)b;
-	return x->row.used < y->row.used ? -1 : x->row.used > y->row.used;
+	struct derived *found = NULL;
+	for (struct derived *d = g->derived; d; d = d->next)
+		if (!d->goes && (!found || d->row.used < found->row.used) && !derived_is_used(g, d->row.path))
+			found = d;
+	return found;
 }
 
+// One after the other: with a checkout its mirror loses what used it.
 struct derived **budget_victims(struct engine *g, uint64_t budget)
 {
 	size_t n = 0, all = 0;
 	uint64_t used = budget ? budget_used(g) : 0;
 	for (struct derived *d = g->derived; d; d = d->next)
 		all++;
-	struct derived **list = xcalloc(all + 1, sizeof(struct derived *));
-	for (struct derived *d = used > budget ? g->derived : NULL; d; d = d->next)
-		if (!derived_is_used(g, d->row.path))
-			list[n++] = d;
-	qsort(list, n, sizeof *list, by_use);
-	for (all = 0; all < n && used > budget; all++)
-		used -= bytes_of(g, list[all]) < used ? bytes_of(g, list[all]) : used;
-	list[all] = NULL;
+	struct derived **list = xcalloc(all + 1, sizeof(struct derived *)), *next;
+	while (used > budget && (next = least_used(g))) {
+		uint64_t bytes = bytes_of(g, next);
+		used -= bytes < used ? bytes : used;
+		next->goes = true;
+		list[n++] = next;
+	}
+	for (size_t i = 0; i < n; i++)
+		list[i]->goes = false;
 	return list;
 }
 

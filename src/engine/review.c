@@ -2,7 +2,6 @@
 #include "engine/review_int.h"
 
 #include "base/fs.h"
-#include "base/jsonw.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/child.h"
@@ -12,18 +11,6 @@
 
 #define OUT_MAX (256u << 20)
 #define REQUEST_MAX (64u << 20)
-#define OPS_RECORDED 200
-
-struct review {
-	struct engine *g;
-	char box[ID_SIZE];
-	struct review_want want;
-	struct review_done done;
-	bool running;
-	struct buf out;
-	char *ref; // of an export of commits
-	struct review *next;
-};
 
 static const char *const verb_names[] = {"diff", "apply", "dismiss", "undo", "export"};
 
@@ -77,158 +64,6 @@ static struct box *box_of(struct review *r, struct err *e)
 	return b;
 }
 
-static char *path_of(const struct review *r, const char *what)
-{
-	return xasprintf("%s/sandboxes/%s/%s", r->g->skep_home, r->box, what);
-}
-
-// --- what is asked ---
-
-static void put_set(struct jsonw *w, const struct review_want *q)
-{
-	jw_key(w, "set");
-	jw_open(w, '{');
-	if (q->all || (!q->paths && !q->paths_b64 && !q->hunks))
-		jw_kbool(w, "all", true);
-	if (q->paths)
-		jw_kstrv(w, "paths", q->paths);
-	if (q->paths_b64)
-		jw_kstrv(w, "paths_b64", q->paths_b64);
-	if (q->hunks)
-		jw_kstrv(w, "hunks", q->hunks);
-	jw_close(w, '}');
-}
-
-static void put_wishes(struct jsonw *w, const struct review_want *q)
-{
-	jw_kstr(w, "format", q->format);
-	jw_kstr(w, "conflicts", q->conflicts);
-	jw_kstr(w, "digest", q->digest);
-	jw_kstr(w, "to", q->to);
-	jw_kstr(w, "author", q->author);
-	jw_kstr(w, "email", q->email);
-	jw_kstr(w, "subject", q->subject);
-	jw_kstr(w, "message", q->message);
-	jw_ku64(w, "context", q->context);
-	jw_ku64(w, "umask", q->umask_bits);
-	jw_kbool(w, "text", !q->no_text);
-	jw_kbool(w, "ignored", q->ignored);
-	if (q->accept_risk)
-		jw_kbool(w, "accept_risk", true);
-	if (q->accept)
-		jw_kstrv(w, "accept", q->accept);
-	if (q->accept_b64)
-		jw_kstrv(w, "accept_b64", q->accept_b64);
-	if (!q->edits)
-		return;
-	jw_key(w, "edits");
-	jw_open(w, '{');
-	for (char **v = q->edits; *v; v += 2)
-		jw_kstr(w, v[0], v[1]);
-	jw_close(w, '}');
-}
-
-// Where the base is, and where changes land. A frozen base is never older than its sandbox.
-static void put_places(struct jsonw *w, const struct review *r, const struct sandbox *s)
-{
-	auto_free char *shadow = path_of(r, "shadow.git"), *log = path_of(r, "apply"), *out = path_of(r, "dismiss");
-	auto_free char *tree = s->tree ? xasprintf("%s/%s", r->g->skep_home, s->tree) : NULL;
-	jw_kstr(w, "shadow", shadow);
-	if (s->project.hide)
-		jw_kstrv(w, "hide", s->project.hide);
-	jw_kstr(w, "log", log);
-	jw_kstr(w, "out", out);
-	jw_kstr(w, "target", s->repo ? s->repo : tree);
-	if (tree) {
-		if (s->repo)
-			jw_kstr(w, "base", tree);
-		jw_ku64(w, "t0", INT64_MAX);
-	} else {
-		jw_ku64(w, "dev", s->base_dev);
-		jw_ku64(w, "ino", s->base_ino);
-		jw_ku64(w, "t0", s->created * 1000000);
-	}
-}
-
-static void request_of(const struct review *r, const struct sandbox *s, struct buf *out)
-{
-	struct jsonw w = {.b = out};
-	jw_open(&w, '{');
-	put_places(&w, r, s);
-	put_wishes(&w, &r->want);
-	if (r->want.verb != REVIEW_UNDO)
-		put_set(&w, &r->want);
-	jw_close(&w, '}');
-}
-
-// --- what happened ---
-
-static void put_op(struct jsonw *w, const json_t *op)
-{
-	static const char *const sides[] = {"before", "after"};
-	jw_open(w, '{');
-	jw_kstr(w, "path", json_str(op, "path"));
-	jw_kstr(w, "did", json_str(op, "did"));
-	for (size_t i = 0; i < countof(sides); i++) {
-		const json_t *side = json_object_get(op, sides[i]);
-		const char *object = json_is_object(side) ? json_str(side, "object") : "";
-		if (*object)
-			jw_kstr(w, sides[i], object);
-	}
-	jw_close(w, '}');
-}
-
-// Each line but the last is a step.
-static void put_ops(struct jsonw *w, const struct buf *out)
-{
-	int n = 0;
-	jw_key(w, "steps");
-	jw_open(w, '[');
-	for (const char *p = buf_cstr((struct buf *)out), *end; (end = strchr(p, '\n')) && n < OPS_RECORDED; p = end + 1) {
-		struct err ignored;
-		auto_json json_t *op = json_read(p, (size_t)(end - p), &ignored);
-		if (op && json_object_get(op, "did")) {
-			put_op(w, op);
-			n++;
-		}
-	}
-	jw_close(w, ']');
-}
-
-static void note(struct review *r, struct box *b, const json_t *last)
-{
-	static const char *const types[] = {[REVIEW_APPLY] = "review.applied", [REVIEW_DISMISS] = "review.dismissed",
-					    [REVIEW_UNDO] = "review.undone", [REVIEW_EXPORT] = "review.exported"};
-	auto_buf struct buf body = BUF_INIT(1 << 20);
-	struct jsonw w = {.b = &body};
-	const json_t *result = last ? json_object_get(last, "result") : NULL;
-	if (r->want.verb == REVIEW_DIFF)
-		return;
-	jw_kstr(&w, "who", r->g->owner);
-	jw_kstr(&w, "digest", r->want.digest);
-	jw_kstr(&w, "to", r->want.to);
-	jw_kstr(&w, "branch", r->want.branch);
-	if (r->want.branch && last)
-		jw_kstr(&w, "commit", json_str(last, "commit"));
-	if (r->want.hunks)
-		jw_kstrv(&w, "hunks", r->want.hunks);
-	if (r->want.paths)
-		jw_kstrv(&w, "paths", r->want.paths);
-	if (r->want.edits) {
-		jw_key(&w, "edited");
-		jw_open(&w, '[');
-		for (char **v = r->want.edits; *v; v += 2)
-			jw_str(&w, v[0], strlen(v[0]));
-		jw_close(&w, ']');
-	}
-	if (result) {
-		jw_kstr(&w, "base_before", json_str(result, "base_before"));
-		jw_kstr(&w, "base_after", json_str(result, "base_after"));
-		put_ops(&w, &r->out);
-	}
-	record(b, types[r->want.verb], buf_cstr(&body));
-}
-
 static void take_base(struct box *b, const json_t *last)
 {
 	const json_t *result = last ? json_object_get(last, "result") : NULL;
@@ -250,7 +85,7 @@ static void on_put(void *ctx, const struct child_end *end)
 	struct box *b = box_by_id(r->g, r->box);
 	unlinkat(r->g->sandboxes, out, 0);
 	if (answer && b) {
-		note(r, b, NULL);
+		review_note(r, b, NULL);
 		b->row.pending = -1;
 		box_save(b);
 	}
@@ -268,7 +103,7 @@ static void on_restore(void *ctx, const struct err *e, const struct outcome *o)
 {
 	struct review *r = ctx;
 	struct err why;
-	auto_free char *from = path_of(r, "dismiss"), *sock = engine_socket(r->g, r->box), *ticket = o && o->ticket ? xstrdup(o->ticket) : NULL;
+	auto_free char *from = review_path(r, "dismiss"), *sock = engine_socket(r->g, r->box), *ticket = o && o->ticket ? xstrdup(o->ticket) : NULL;
 	char a0[] = "skep-review", a1[] = "put", a2[] = "--socket", a4[] = "--ticket", a6[] = "--from";
 	char *argv[] = {a0, a1, a2, sock, a4, ticket, a6, from, NULL};
 	if (!e && (!ticket || spawn(r, argv, NULL, on_put, &why))) {
@@ -308,7 +143,7 @@ static void on_judged(void *ctx, const struct child_end *end)
 		return;
 	}
 	take_base(b, last);
-	note(r, b, last);
+	review_note(r, b, last);
 	finish(r, NULL);
 }
 
@@ -320,7 +155,7 @@ static void judge(struct review *r)
 	auto_free char *verb = xstrdup(verb_names[r->want.verb]);
 	char a0[] = "skep-review", *argv[] = {a0, verb, NULL};
 	if (b)
-		request_of(r, &b->row, &in);
+		review_request(r, &b->row, &in);
 	if (!b || spawn(r, argv, &in, on_judged, &e))
 		finish(r, &e);
 }
@@ -340,7 +175,7 @@ static void on_job(void *ctx, const struct err *e, const struct outcome *o)
 {
 	struct review *r = ctx;
 	struct err why;
-	auto_free char *shadow = path_of(r, "shadow.git"), *sock = engine_socket(r->g, r->box), *ticket = o && o->ticket ? xstrdup(o->ticket) : NULL;
+	auto_free char *shadow = review_path(r, "shadow.git"), *sock = engine_socket(r->g, r->box), *ticket = o && o->ticket ? xstrdup(o->ticket) : NULL;
 	char a0[] = "skep-review", a1[] = "collect", a2[] = "--shadow", a4[] = "--socket", a6[] = "--ticket";
 	char *argv[] = {a0, a1, a2, shadow, a4, sock, a6, ticket, NULL};
 	if (!e && (!ticket || spawn(r, argv, NULL, on_collected, &why))) {
@@ -373,7 +208,7 @@ static void on_exported(void *ctx, const struct child_end *end)
 	if (ok) {
 		buf_add(&r->out, end->out->p, end->out->n);
 		if (b)
-			note(r, b, last);
+			review_note(r, b, last);
 	}
 	finish(r, ok ? NULL : &e);
 }
@@ -395,7 +230,7 @@ static void on_bundling(void *ctx, const struct err *e, const struct outcome *o)
 	struct review *r = ctx;
 	struct err why;
 	struct box *b = box_of(r, &why);
-	auto_free char *work = path_of(r, "export"), *sock = engine_socket(r->g, r->box);
+	auto_free char *work = review_path(r, "export"), *sock = engine_socket(r->g, r->box);
 	auto_free char *ticket = o && o->ticket ? xstrdup(o->ticket) : NULL;
 	char a0[] = "skep-review", a1[] = "bundle", a2[] = "--socket", a4[] = "--ticket", a6[] = "--work", a8[] = "--ref", dir[] = "--dir",
 	     branch[] = "--branch", base[] = "--base";
@@ -497,7 +332,7 @@ void review_recover(struct engine *g)
 		g->reviews = r;
 		auto_buf struct buf in = BUF_INIT(REQUEST_MAX);
 		char a0[] = "skep-review", a1[] = "recover", *argv[] = {a0, a1, NULL};
-		request_of(r, &b->row, &in);
+		review_request(r, &b->row, &in);
 		if (spawn(r, argv, &in, on_recovered, &e)) {
 			log_line(LOG_ERROR, "sandbox=%s %s", r->box, e.msg);
 			finish(r, NULL);

@@ -12,6 +12,23 @@ void pin_wait(struct box *b, void (*then)(void *ctx, const struct err *e), void 
 char *export_ref(void); // a name for the ref in it, owned
 void export_command(struct exec_request *x, const char *ref, const char *head, const char *base, const char *message);
 
+// One of them, from the request to its answer.
+struct review {
+	struct engine *g;
+	char box[ID_SIZE];
+	struct review_want want;
+	struct review_done done;
+	bool running;
+	struct buf out;
+	char *ref; // of an export of commits
+	struct review *next;
+};
+
+// review_words.c
+char *review_path(const struct review *r, const char *what); // in its sandbox's directory; owned
+void review_request(const struct review *r, const struct sandbox *s, struct buf *out);
+void review_note(struct review *r, struct box *b, const json_t *last); // last: the last line of the answer, or NULL
+
 // review.c
 void review_recover(struct engine *g); // what a power cut left half done
 void review_free(struct engine *g);

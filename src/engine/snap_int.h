@@ -9,6 +9,7 @@
 struct derived {
 	struct derived_row row;
 	struct derived *next;
+	bool goes; // while those are chosen that make room
 };
 
 struct snap {

@@ -113,7 +113,7 @@ int tls_host_run(const char *dir, const char *name, struct err *e)
 		return -1;
 	struct host h = {.dir = dirfd, .fd = fd, .ctx = ctx};
 	auto_free char *text = xasprintf("%u\n", port);
-	int rc = fs_replace(dirfd, "port", text, strlen(text), 0600, e);
+	int rc = fs_write_all(STDOUT_FILENO, text, strlen(text), e);
 	struct pollfd p[] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = fd, .events = POLLIN}};
 	while (!rc && poll(p, countof(p), -1) >= 0 && !p[0].revents)
 		if (p[1].revents)

@@ -3,6 +3,6 @@
 #pragma once
 #include "base/err.h"
 
-// Writes ca.pem and then port into dir, answers every request with one word, and adds its path to dir/log as a line.
+// Writes ca.pem into dir and then its port, a line, on stdout; answers every request with one word, and adds its path to dir/log as a line.
 // Returns when stdin ends.
 int tls_host_run(const char *dir, const char *name, struct err *e) MUST_USE;

@@ -158,6 +158,7 @@ static void print(struct buf *out, const struct tree *t, const struct checkout *
 	jw_kbool(&w, "git", true);
 	jw_kstr(&w, "commit", c->commit);
 	repo_print_layer(&w, &t->l);
+	jw_ku64(&w, "bytes", repo_disk_bytes(t->dir.fd, "."));
 	jw_close(&w, '}');
 }
 

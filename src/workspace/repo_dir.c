@@ -155,3 +155,32 @@ int repo_copy_fd(int from, int dirfd_, const char *name, mode_t mode, struct tim
 		return err_wrap(e, "%s", name);
 	return fchmod(to, mode) || futimens(to, times) ? err_sys(e, "%s", name) : 0;
 }
+
+#define SIZE_DEPTH 300
+
+static uint64_t bytes_below(int dirfd_, const char *name, int depth)
+{
+	struct dirent *ent;
+	struct stat st;
+	uint64_t sum = 0;
+	int fd = openat(dirfd_, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	if (!d) {
+		close_fd(&fd);
+		return 0;
+	}
+	while ((ent = readdir(d))) {
+		if (!strcmp(ent->d_name, ".") || !strcmp(ent->d_name, "..") || fstatat(dirfd(d), ent->d_name, &st, AT_SYMLINK_NOFOLLOW))
+			continue;
+		sum += (uint64_t)st.st_blocks * 512;
+		if (S_ISDIR(st.st_mode) && depth < SIZE_DEPTH)
+			sum += bytes_below(dirfd(d), ent->d_name, depth + 1);
+	}
+	closedir(d);
+	return sum;
+}
+
+uint64_t repo_disk_bytes(int dirfd_, const char *name)
+{
+	return bytes_below(dirfd_, name, 0);
+}

@@ -19,4 +19,6 @@ void repo_dir_drop(struct repo_dir *d); // removes what was not committed; safe 
 
 // name in dirfd becomes a copy of the open file, sharing its blocks where the file system can, holes kept, with the
 // given permissions and time of modification.
+// Bytes on the disk of everything below; what can not be looked at counts nothing.
+uint64_t repo_disk_bytes(int dirfd, const char *name);
 int repo_copy_fd(int from, int dirfd, const char *name, mode_t mode, struct timespec mtime, struct err *e) MUST_USE;

@@ -340,6 +340,7 @@ int repo_fetch(const struct repo_args *a, struct buf *out, struct err *e)
 	jw_kstr(&w, "commit", f.commit);
 	jw_kstr(&w, "ref", f.ref);
 	jw_kbool(&w, "fetched", f.network);
+	jw_ku64(&w, "bytes", repo_disk_bytes(AT_FDCWD, a->into));
 	jw_close(&w, '}');
 	fetched_done(&f);
 	return 0;

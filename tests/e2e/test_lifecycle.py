@@ -294,6 +294,42 @@ def test_derived_things_go_when_unused_or_over_budget(home, skep):
     config(home, "")
 
 
+def test_mirrors_and_checkouts_count_and_go_by_their_last_use(home, skep):
+    urls = []
+    for n in range(2):
+        d = f"{home.top}/r{n}"
+        os.mkdir(d)
+        with open(f"{d}/blob", "wb") as f:
+            f.write(os.urandom(3 << 20))
+        for argv in (["init", "-q", "-b", "main"], ["add", "-A"], ["-c", "user.name=t", "-c", "user.email=t@e", "commit", "-q", "-m", "x"]):
+            subprocess.run(["git", *argv], cwd=d, env=home.env, check=True)
+        urls.append(f"file://{d}")
+        skep("run", "--repo", urls[n], "--", "true").ok()
+    stop_skepd(home)
+    db = sqlite3.connect(f"{home.skep_home}/state.db")
+    sizes = db.execute("SELECT path, bytes FROM derived").fetchall()
+    db.close()
+    assert len(sizes) == 4 and all((3 << 20) < size < (4 << 20) for _, size in sizes), sizes
+    names = lambda: {x for top in ("trees", "repos") for x in os.listdir(f"{home.skep_home}/{top}") if not x.endswith(".lock")}
+    assert len(names()) == 4
+    used = home.new("--repo", urls[0])  # the older one: in use again
+    config(home, "disk_budget: 11m\n")
+    would = gc(home, "--dry-run")
+    assert len(would) == 1 and list(would)[0].startswith("trees/"), would
+    config(home, "disk_budget: 8m\n")
+    would = gc(home, "--dry-run")
+    assert sorted(w.split("/")[0] for w in would) == ["repos", "trees"], "the mirror goes with what used it"
+    skep("rm", used).ok()
+    config(home, "disk_budget: 9m\n")
+    home.new("--empty")  # makes room: the checkout that was not used for longest
+    wait_for(lambda: len(names()) <= 3, why="room")
+    config(home, "disk_budget: 5m\n")
+    home.new("--empty")
+    wait_for(lambda: len(names()) <= 1, why="more room")
+    config(home, "")
+    assert skep("run", "--repo", urls[0], "--", "sh", "-c", "wc -c < blob").ok().line == str(3 << 20), "and it is all made again"
+
+
 # -- gc, cut short --------------------------------------------------------------------------------------------
 def points():
     d = os.path.abspath(os.environ.get("SKEP_BUILD", os.path.join(ROOT, "build/release")))

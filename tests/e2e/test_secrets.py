@@ -572,7 +572,7 @@ def test_every_tool_believes_the_gate(home):
     r = home.skep("doctor", "--tls", "--json", env={"TMPDIR": tmp, "PATH": f"{mine}:{os.environ['PATH']}"}, timeout=120)
     rows = {t["tool"]: t for t in json.loads(r.out)["tools"]}
     assert [t for t, row in rows.items() if row["installed"] and not row["trusted"]] == [] and r.rc == 0, r.out
-    for tool in ("curl", "git", "python", "openssl", "node", "npm", "ruby", "uv"):
+    for tool in ("curl", "git", "python", "openssl", "node", "npm", "ruby", "uv", "chromium"):
         assert rows[tool]["installed"], tool
     assert os.listdir(tmp) == []
 
