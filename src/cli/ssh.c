@@ -55,9 +55,8 @@ static int become_server(const char *dir, const json_t *box, struct err *e)
 	auto_free char *program = home_program("skep-ssh", e), *home = home_dir(getenv("HOME"), e);
 	if (!program || !home)
 		return -1;
-	auto_free char *keys = xstrdup(dir), *sock = xasprintf("%s/run/skepd.sock", home), *id = xstrdup(json_str(box, "id")),
-		       *ws = xstrdup(json_str(box, "workspace_path"));
-	char *argv[] = {arg0, opt, keys, sock, id, ws, NULL};
+	auto_free char *keys = xstrdup(dir), *sock = xasprintf("%s/run/skepd.sock", home), *id = xstrdup(json_str(box, "id"));
+	char *argv[] = {arg0, opt, keys, sock, id, NULL};
 	execve(program, argv, none);
 	return err_sys(e, "%s", program);
 }
@@ -102,13 +101,18 @@ static int print_config(char **ids, struct err *e)
 
 // --- the client ---
 
-static int become_client(const struct call *c, const char *config, const char *host, struct err *e)
+static int become_client(const struct call *c, const char *config, const json_t *box, struct err *e)
 {
 	const struct ssh_opts *o = c->opts;
+	auto_free char *host = xasprintf("skep-%s", json_str(box, "id")), *dir = xasprintf("SetEnv=SKEP_DIR=%s", json_str(box, "workspace_path"));
 	char **argv = NULL;
 	strv_add(&argv, "ssh");
 	strv_add(&argv, "-F");
 	strv_add(&argv, config);
+	if (!strpbrk(dir, " \t\"\'\\")) { // which the option can not say
+		strv_add(&argv, "-o");
+		strv_add(&argv, dir);
+	}
 	if (o->tty)
 		strv_add(&argv, "-t");
 	if (o->quiet)
@@ -141,9 +145,8 @@ static int connect_to(const struct call *c, struct err *e)
 	auto_json json_t *box = id ? find(&a, id, e) : NULL;
 	if (!box)
 		return -1;
-	auto_free char *host = xasprintf("skep-%s", json_str(box, "id"));
 	api_close(&a);
-	return become_client(c, config, host, e);
+	return become_client(c, config, box, e);
 }
 
 static int ssh_run(const struct call *c)
@@ -165,7 +168,7 @@ const struct cmd cmd_ssh = {
 	.name = "ssh",
 	.args = "[ID] [--] [CMD...]",
 	.help = "open an SSH connection to a sandbox",
-	.notes = "Runs OpenSSH's client. Without CMD: a shell. The words of CMD are joined by spaces and given to the shell inside, as\n"
+	.notes = "Runs OpenSSH's client, in the workspace. Without CMD: a shell. The words of CMD are joined by spaces and given to the shell inside, as\n"
 		 "ssh does. `skep ssh --config >> ~/.ssh/config` makes every sandbox a host skep-ID for ssh, scp, sftp, rsync and editors.",
 	.opts = ssh_opts,
 	.opts_size = sizeof(struct ssh_opts),

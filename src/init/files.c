@@ -133,7 +133,7 @@ static const struct {
 	{"collect", op_collect, 0, 0},
 	{"restore", op_restore, 1, 1},
 	{"watch", op_watch, 0, 0},
-	{"sftp", op_sftp, 1, 1},
+	{"sftp", op_sftp, 0, 1},
 };
 
 int files_job(char *const *argv)

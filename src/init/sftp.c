@@ -574,11 +574,18 @@ static int serve(struct sftp *s, struct err *e)
 	}
 }
 
+static const char *home_of_user(void)
+{
+	struct passwd *pw = getpwuid(getuid());
+	return pw && *pw->pw_dir == '/' && !access(pw->pw_dir, X_OK) ? pw->pw_dir : "/";
+}
+
 int sftp_run(const char *dir, struct err *e)
 {
 	struct sftp *s = xcalloc(1, sizeof *s);
 	s->in = BUF_INIT(3 * SFTP_PACKET_MAX);
 	s->out = BUF_INIT(4 * SFTP_PACKET_MAX);
+	dir = dir ? dir : home_of_user();
 	int rc = chdir(dir) ? err_sys(e, "%s", dir) : serve(s, e);
 	for (uint32_t i = 0; i < HANDLES; i++)
 		if (s->handles[i].used)

@@ -64,7 +64,7 @@ static int post(struct server *s, const char *what, struct buf *body, struct ask
 	auto_json json_t *answer = json_read(r.body.n ? r.body.p : "", r.body.n, e);
 	if (!answer || r.head.status >= 300)
 		return refused(&r, answer, e);
-	const json_t *attach = json_object_get(answer, "attach");
+	const json_t *attach = json_object_get(answer, "attach") ? json_object_get(answer, "attach") : answer;
 	if (*json_str(attach, "socket") != '/')
 		return err_set(e, ERR_BUG, "skepd named no socket");
 	*out = (struct ask_ticket){xstrdup(json_str(attach, "socket")), xstrdup(json_str(attach, "ticket"))};
@@ -95,15 +95,14 @@ static mode_t our_umask(void)
 	return m;
 }
 
-static void put_command(struct jsonw *w, const struct server *s, const struct ask_exec *x)
+static void put_command(struct jsonw *w, const struct ask_exec *x)
 {
 	if (x->tty) {
 		jw_kbool(w, "tty", true);
 		jw_ku64(w, "rows", x->rows);
 		jw_ku64(w, "cols", x->cols);
 	}
-	if (*s->args->workspace)
-		jw_kstr(w, "cwd", s->args->workspace);
+	jw_kstr(w, "cwd", x->cwd);
 	jw_kbool(w, "stdin", true);
 	jw_ku64(w, "umask", our_umask());
 	if (x->env)
@@ -121,7 +120,7 @@ int ask_exec(struct server *s, const struct ask_exec *x, struct ask_ticket *out,
 	if (x->job)
 		jw_kbool(&w, "want_stdin", true);
 	else
-		put_command(&w, s, x);
+		put_command(&w, x);
 	jw_close(&w, '}');
 	return post(s, x->job ? "jobs" : "execs", &body, out, e);
 }
@@ -130,5 +129,5 @@ int ask_dial(struct server *s, struct ask_ticket *out, struct err *e)
 {
 	auto_buf struct buf body = BUF_INIT(8);
 	buf_str(&body, "{}");
-	return post(s, "dials", &body, out, e);
+	return post(s, "dial", &body, out, e);
 }

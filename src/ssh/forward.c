@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "model/limits.h"
+#include "model/msg.h"
 #include "ssh/ssh_int.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -28,15 +29,80 @@ static bool is_loopback(const char *host)
 	       !strcmp(host, "ip6-localhost");
 }
 
+// --- asking the cell, on a connection of its own that serves for all of them ---
+
+static int open_dials(struct server *s, struct err *e)
+{
+	struct ask_ticket t = {0};
+	auto_buf struct buf hello = BUF_INIT(4096);
+	if (chan_is_open(&s->dials))
+		return 0;
+	if (ask_dial(s, &t, e))
+		return -1;
+	int fd = ask_connect(t.socket, e);
+	wire_u32(&hello, PROTO_VERSION);
+	wire_u8(&hello, ROLE_DIAL);
+	wire_str(&hello, t.ticket);
+	wire_u64(&hello, 0);
+	wire_u64(&hello, 0);
+	ask_ticket_done(&t);
+	if (fd < 0)
+		return -1;
+	chan_init(&s->dials, fd);
+	chan_send_buf(&s->dials, M_HELLO, 0, &hello);
+	return 0;
+}
+
+static int refused(const struct frame *f, struct err *e)
+{
+	struct wire w = {.p = f->p, .n = f->n};
+	uint32_t kind = wire_get_u32(&w), sys = wire_get_u32(&w);
+	auto_free char *msg = wire_get_str(&w);
+	err_set(e, kind && kind < ERR_KINDS ? (enum err_kind)kind : ERR_SYSTEM, "%s", msg ? msg : "the connection could not be made");
+	e->sys = (int)sys;
+	return -1;
+}
+
+// The answer, which the cell gives within LIMIT_DIAL_MS; or *out_lost: nobody was there to give one.
+static int dial(struct server *s, uint32_t port, bool *out_lost, struct err *e)
+{
+	auto_buf struct buf b = BUF_INIT(16);
+	struct frame f;
+	wire_u32(&b, port);
+	wire_str(&b, NULL);
+	*out_lost = false;
+	if (open_dials(s, e))
+		return -1;
+	chan_send_buf(&s->dials, M_DIAL, 1, &b);
+	do {
+		if (chan_recv(&s->dials, &f, e)) {
+			chan_close(&s->dials);
+			*out_lost = true;
+			return -1;
+		}
+		if (f.type == M_ERR)
+			return refused(&f, e);
+		if (f.type != M_DIALLED)
+			close_fd(&f.fd);
+	} while (f.type != M_DIALLED || f.fd < 0);
+	return f.fd;
+}
+
 int forward_dial(struct server *s, const struct forward_to *to, struct err *e)
 {
+	bool lost;
 	if (s->n_lanes >= LIMIT_SSH_CHANNELS)
 		return err_set(e, ERR_LIMIT, "too many channels on this connection");
 	if (!to->host || !is_loopback(to->host) || !to->port || to->port > 65535)
 		return err_set(e, ERR_DENIED, "%.100s:%u is refused: only ports of the sandbox itself (localhost) can be forwarded",
 			       to->host ? to->host : "", to->port);
-	return err_set(e, ERR_UNSUPPORTED, "ports can not be forwarded yet");
+	int fd = dial(s, to->port, &lost, e);
+	if (fd < 0 && lost) // it has been another cell's
+		fd = dial(s, to->port, &lost, e);
+	return fd;
 }
+
+// --- the bytes ---
 
 static void free_forward(struct lane *c)
 {

@@ -30,11 +30,12 @@ static void close_watch(struct relay_flow *f, struct watch *w)
 
 static void maybe_end(struct relay_flow *f)
 {
-	if (!f->ended || f->wait.n)
+	if (!f->ended || f->wait.n || f->out.fd < 0)
 		return;
-	if (f->out.fd >= 0)
-		shutdown(f->out.fd, SHUT_WR); // a pipe has no halves: closing is enough
+	shutdown(f->out.fd, SHUT_WR); // a pipe has no halves: closing is enough
 	close_watch(f, &f->out);
+	if (f == &f->relay->to_client)
+		f->relay->on_end(f->relay);
 }
 
 static void stop_reading(struct relay_flow *f)
@@ -107,11 +108,6 @@ int relay_open(struct relay *r, struct loop *l, struct err *e)
 	if (flow_open(r, &r->to_client, again, STDOUT_FILENO, e) || flow_open(r, &r->to_us, STDIN_FILENO, take_fd(&theirs), e))
 		return -1;
 	return take_fd(&ours);
-}
-
-bool relay_is_empty(const struct relay *r)
-{
-	return r->to_client.out.fd < 0;
 }
 
 static void flow_close(struct relay_flow *f)

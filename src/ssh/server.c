@@ -13,11 +13,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define LOGIN_MS 60000
 #define LAST_BYTES_MS 2000
 #define USER_MAX 64
+// Clients look for the first word: OpenSSH's own then tells when nobody reads its output any more (eow@openssh.com), and
+// others give the arguments of SFTP's symlink in the order that OpenSSH, and so everybody, takes them.
+#define BANNER "OpenSSH_9.2 skep"
 
 // Our stderr is the ssh client's: what a refusal can not say in the protocol is said there.
 static void say(const char *msg)
@@ -75,6 +79,9 @@ static int on_message(ssh_session ssh, ssh_message m, void *ctx)
 		return 1;
 	if (type == SSH_REQUEST_CHANNEL_OPEN && sub == SSH_CHANNEL_DIRECT_TCPIP)
 		return open_forward(s, m);
+	// libssh does not tell its name; of those it does not know, OpenSSH's client sends no other without a terminal
+	if (type == SSH_REQUEST_CHANNEL && sub == SSH_CHANNEL_REQUEST_UNKNOWN)
+		session_unread(s, ssh_message_channel_request_channel(m));
 	if (type == SSH_REQUEST_GLOBAL && sub == SSH_GLOBAL_REQUEST_TCPIP_FORWARD)
 		say("-R is refused: a sandbox reaches the outside only through its gate (see skep-gate, `skep new --expose-host`)");
 	if (type == SSH_REQUEST_CHANNEL && sub == SSH_CHANNEL_REQUEST_X11)
@@ -110,8 +117,8 @@ static void finish(struct server *s)
 		return;
 	s->over = true;
 	drop_lanes(s);
-	if (relay_is_empty(&s->relay))
-		loop_stop(&s->loop);
+	loop_del(&s->loop, &s->sock);
+	ssh_silent_disconnect(s->session); // which ends the relay as soon as it is empty
 	timer_set(&s->loop, &s->patience, LAST_BYTES_MS);
 }
 
@@ -145,11 +152,14 @@ static void on_sock(struct watch *w, uint32_t events)
 {
 	struct server *s = container_of(w, struct server, sock);
 	(void)events;
-	if (s->over || step(s)) {
-		loop_del(&s->loop, w);
+	if (step(s))
 		finish(s);
-	}
 	server_touch(s);
+}
+
+static void on_relay_end(struct relay *r)
+{
+	loop_stop(&container_of(r, struct server, relay)->loop);
 }
 
 static void on_patience(struct timer *t)
@@ -178,7 +188,8 @@ static int check_stdio(struct err *e)
 	for (int fd = 0; fd < 2; fd++) {
 		struct sockaddr_storage a = {0};
 		socklen_t n = sizeof a;
-		if (isatty(fd))
+		struct stat st;
+		if (fstat(fd, &st) || !(S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode)))
 			return err_set(e, ERR_INVALID, "this end of an SSH connection is for a ProxyCommand: use `skep ssh ID`");
 		if (!getsockname(fd, (struct sockaddr *)&a, &n) && a.ss_family != AF_UNIX)
 			return err_set(e, ERR_DENIED, "skep-ssh does not serve network connections");
@@ -198,6 +209,7 @@ static int make_session(struct server *s, int fd, struct err *e)
 	if (!s->bind || !s->session || !s->event)
 		return err_set(e, ERR_SYSTEM, "libssh has no memory");
 	if (ssh_bind_options_set(s->bind, SSH_BIND_OPTIONS_PROCESS_CONFIG, &no_config) ||
+	    ssh_bind_options_set(s->bind, SSH_BIND_OPTIONS_BANNER, BANNER) ||
 	    ssh_bind_options_set(s->bind, SSH_BIND_OPTIONS_IMPORT_KEY, key)) // owns it now
 		return err_set(e, ERR_SYSTEM, "libssh: %s", ssh_get_error(s->bind));
 	if (ssh_bind_accept_fd(s->bind, s->session, fd) != SSH_OK)
@@ -217,6 +229,7 @@ static int begin(struct server *s, struct err *e)
 	s->signals.fn = on_signals;
 	s->settle.fn = settle;
 	s->patience.fn = on_patience;
+	s->relay.on_end = on_relay_end;
 	int fd = relay_open(&s->relay, &s->loop, e);
 	if (fd < 0)
 		return -1;
@@ -237,6 +250,7 @@ static int begin(struct server *s, struct err *e)
 static void end(struct server *s)
 {
 	drop_lanes(s);
+	chan_close(&s->dials);
 	relay_close(&s->relay);
 	loop_done(&s->loop);
 	if (s->event)
@@ -248,7 +262,7 @@ static void end(struct server *s)
 
 int server_run(const struct server_args *a, struct err *e)
 {
-	struct server s = {.args = a, .user = xstrdup(""), .sock.fd = -1, .signals.fd = -1};
+	struct server s = {.args = a, .user = xstrdup(""), .sock.fd = -1, .signals.fd = -1, .dials.fd = -1};
 	if (check_stdio(e) || loop_init(&s.loop, e))
 		return -1;
 	signal(SIGPIPE, SIG_IGN);

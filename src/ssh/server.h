@@ -5,10 +5,9 @@
 #include "base/err.h"
 
 struct server_args {
-	const char *socket;    // skepd's
-	const char *sandbox;   // its id
-	const char *workspace; // where it is seen inside: commands and sftp start there; "" = the sandbox's default
-	const char *keys;      // directory of key.h
+	const char *socket;  // skepd's
+	const char *sandbox; // its id
+	const char *keys;    // directory of key.h
 };
 
 // Serves to the end of the connection. -1: it never came to be.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A session channel: at most one command, shell or sftp server. The bytes go between the channel and the cell's socket
+// A session channel: at most one command, shell or sftp server. It starts in the home directory, since that is what clients
+// mean by a path without a slash; a shell for a person, in the workspace; and with SKEP_DIR set, there. The bytes go between the channel and the cell's socket
 // (channel C of model/msg.h), each side no faster than the other one takes them.
 //
 // When the client goes, by a word or without one, the cell does to the command what a lost SSH connection does (M_HANGUP).
@@ -26,6 +27,7 @@ struct session {
 	uint32_t rows, cols;
 	char **env;
 	size_t env_bytes;
+	char *dir; // SKEP_DIR, or NULL
 
 	struct chan cell;
 	bool attached; // cell is in use
@@ -65,6 +67,7 @@ static void free_session(struct lane *c)
 	leave_cell(x);
 	exec_result_done(&x->result);
 	strv_free(x->env);
+	free(x->dir);
 	buf_done(&x->wait[0]);
 	buf_done(&x->wait[1]);
 	free(x);
@@ -271,7 +274,7 @@ static int begin(struct session *x, char *const *argv, bool job)
 	if (x->asked)
 		return 1;
 	x->asked = true;
-	struct ask_exec ask = {.argv = argv, .job = job, .tty = x->tty && !job, .rows = x->rows, .cols = x->cols, .env = x->env};
+	struct ask_exec ask = {.argv = argv, .job = job, .cwd = x->dir, .tty = x->tty && !job, .rows = x->rows, .cols = x->cols, .env = x->env};
 	if (ask_exec(x->c.s, &ask, &t, &e) || attach(x, &t, &e)) {
 		leave_cell(x);
 		end_with(x, STATUS_FAILED, e.msg);
@@ -282,29 +285,36 @@ static int begin(struct session *x, char *const *argv, bool job)
 	return 0;
 }
 
+// $0 = "-" stays where it is.
+static int begin_shell(struct session *x, bool stay, char *how, char *command)
+{
+	static char sh[] = "/bin/sh", flag[] = "-c", here[] = "-", home[] = "~";
+	static char script[] = "[ \"$0\" = - ] || cd || :; exec \"${SHELL:-/bin/sh}\" \"$@\"";
+	char *argv[] = {sh, flag, script, stay || x->dir ? here : home, how, command, NULL};
+	return begin(x, argv, false);
+}
+
 static int on_exec(ssh_session ssh, ssh_channel ch, const char *command, void *ctx)
 {
-	static char sh[] = "/bin/sh", flag[] = "-c", script[] = "exec \"${SHELL:-/bin/sh}\" -c \"$1\"";
+	static char flag[] = "-c";
 	auto_free char *text = xstrdup(command);
-	char *argv[] = {sh, flag, script, sh, text, NULL};
 	(void)ssh, (void)ch;
-	return begin(session_of(ctx), argv, false);
+	return begin_shell(session_of(ctx), false, flag, text);
 }
 
 static int on_shell(ssh_session ssh, ssh_channel ch, void *ctx)
 {
-	static char sh[] = "/bin/sh", flag[] = "-c", script[] = "exec \"${SHELL:-/bin/sh}\" -l";
-	char *argv[] = {sh, flag, script, NULL};
+	static char flag[] = "-l";
+	struct session *x = session_of(ctx);
 	(void)ssh, (void)ch;
-	return begin(session_of(ctx), argv, false);
+	return begin_shell(x, x->tty, flag, NULL);
 }
 
 static int on_subsystem(ssh_session ssh, ssh_channel ch, const char *name, void *ctx)
 {
 	static char op[] = "sftp";
 	struct session *x = session_of(ctx);
-	auto_free char *dir = xstrdup(*x->c.s->args->workspace ? x->c.s->args->workspace : "/");
-	char *argv[] = {op, dir, NULL};
+	char *argv[] = {op, x->dir, NULL};
 	(void)ssh, (void)ch;
 	return strcmp(name, "sftp") ? 1 : begin(x, argv, true);
 }
@@ -354,8 +364,14 @@ static int on_resize(ssh_session ssh, ssh_channel ch, int width, int height, int
 // Which of them count is skepd's to say: the same list as for `skep exec`.
 static int on_env(ssh_session ssh, ssh_channel ch, const char *name, const char *value, void *ctx)
 {
+	struct session *x = session_of(ctx);
 	(void)ssh, (void)ch;
-	add_env(session_of(ctx), name, value);
+	if (strcmp(name, "SKEP_DIR")) {
+		add_env(x, name, value);
+	} else if (*value == '/' && strlen(value) < ENV_BYTES) {
+		free(x->dir);
+		x->dir = xstrdup(value);
+	}
 	return 0;
 }
 
@@ -365,6 +381,15 @@ static void on_signal(ssh_session ssh, ssh_channel ch, const char *name, void *c
 	for (size_t i = 0; i < countof(signals); i++)
 		if (!strcmp(signals[i].name, name))
 			send_signal(session_of(ctx), signals[i].number);
+}
+
+void session_unread(struct server *s, ssh_channel ssh)
+{
+	for (struct lane *c = s->lanes; c; c = c->next) {
+		struct session *x = session_of(c);
+		if (c->ssh == ssh && c->work == session_work && x->attached && !x->tty)
+			chan_send(&x->cell, M_EOF, 1, 0, NULL, 0);
+	}
 }
 
 ssh_channel session_open(struct server *s)

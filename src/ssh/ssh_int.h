@@ -25,10 +25,10 @@ struct relay_flow {
 struct relay {
 	struct loop *loop;
 	struct relay_flow to_us, to_client;
+	void (*on_end)(struct relay *r); // the client has got everything, or will get nothing more
 };
 // Returns our end of the connection, -1 on failure.
 int relay_open(struct relay *r, struct loop *l, struct err *e) MUST_USE;
-bool relay_is_empty(const struct relay *r); // the client has got everything, or will get nothing more
 void relay_close(struct relay *r);
 
 struct server {
@@ -44,6 +44,7 @@ struct server {
 	struct timer patience; // for the login, then for the last bytes
 	bool keyed, greeted, over;
 	char *user; // "" = the sandbox's own
+	struct chan dials; // to the cell, for forward.c; fd -1 until it is needed
 	struct lane *lanes;
 	unsigned n_lanes;
 };
@@ -74,6 +75,7 @@ size_t lane_take(struct lane *c, void *p, size_t n);
 void lane_close(struct lane *c);
 
 ssh_channel session_open(struct server *s); // NULL: too many
+void session_unread(struct server *s, ssh_channel ssh); // nobody reads its output any more: the command's next write fails
 
 // A connection to a port of the cell's loopback, or to a socket there.
 struct forward_to {
@@ -86,6 +88,7 @@ void forward_open(struct server *s, ssh_channel ssh, int fd);				 // takes both
 struct ask_exec {
 	char *const *argv;
 	bool job; // of init, not a command
+	const char *cwd; // NULL = the workspace
 	bool tty;
 	uint32_t rows, cols;
 	char *const *env; // K=V of the client; skepd knows which of them count
