@@ -61,8 +61,6 @@ void lane_soon(struct lane *c)
 static void bury(void *obj)
 {
 	struct lane *c = obj;
-	ssh_remove_channel_callbacks(c->ssh, &c->callbacks);
-	ssh_channel_free(c->ssh);
 	c->free(c);
 }
 
@@ -76,6 +74,8 @@ void lane_drop(struct lane *c)
 			break;
 		}
 	loop_forget(&s->loop, &c->chore);
+	ssh_remove_channel_callbacks(c->ssh, &c->callbacks);
+	ssh_channel_free(c->ssh); // now: the session may end in this round, and would free it as well
 	loop_bury(&s->loop, c, bury);
 	server_touch(s);
 }

@@ -266,9 +266,9 @@ int server_run(const struct server_args *a, struct err *e)
 	if (check_stdio(e) || loop_init(&s.loop, e))
 		return -1;
 	signal(SIGPIPE, SIG_IGN);
-	int rc = begin(&s, e);
-	if (!rc)
-		rc = loop_run(&s.loop, e);
+	if (begin(&s, e))
+		return -1; // the pipes stay open: the client goes when they end, and should see the reason before
+	int rc = loop_run(&s.loop, e);
 	end(&s);
 	return rc;
 }

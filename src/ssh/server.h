@@ -10,5 +10,5 @@ struct server_args {
 	const char *keys;    // directory of key.h
 };
 
-// Serves to the end of the connection. -1: it never came to be.
+// Serves to the end of the connection. -1: it never came to be; the process is to end.
 int server_run(const struct server_args *a, struct err *e) MUST_USE;

@@ -67,7 +67,7 @@ struct lane {
 // Fills c and puts it in the list. NULL callbacks of c->callbacks stay as they are.
 void lane_begin(struct lane *c, struct server *s, ssh_channel ssh);
 void lane_soon(struct lane *c);
-void lane_drop(struct lane *c); // takes it out of the list and frees it after this round
+void lane_drop(struct lane *c); // never out of a callback: frees the channel, and itself after this round
 // Sends what the client's window takes and cuts it off.
 void lane_send(struct lane *c, struct buf *wait, bool is_stderr);
 // Up to n bytes that the client sent; 0 when there are none now.

@@ -42,6 +42,7 @@ class Ssh:
             p.kill()
             raise AssertionError(f"{program} {args}: still running\n{p.communicate()}") from None
         self.home.watch()
+        assert b"Sanitizer" not in err, err.decode()  # of the server: ssh does not tell how that ended
         return Result([program, *args], p.returncode, out, err)
 
     def __call__(self, command, *options, **kw):
