@@ -18,6 +18,7 @@ CELL_ROOMS := cell init isolate journal model base
 SKEP_ROOMS := cli http model base
 SKEPD_ROOMS := api engine backend workspace store journal http model base
 GATE_ROOMS := gate http model base
+SSH_ROOMS := ssh http model base
 
 WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wformat=2 -Wvla -Wwrite-strings \
         -Wno-format-truncation -Wno-unknown-warning-option -Wno-gnu-statement-expression
@@ -42,7 +43,7 @@ glibs = $(foreach r,$(1),$(B)/glibc/lib$(r).a)
 mlibs = $(foreach r,$(1),$(B)/musl/lib$(r).a)
 ROOMS := $(notdir $(patsubst %/,%,$(wildcard src/*/)))
 
-PROGRAMS := $(B)/skep $(B)/skepd $(B)/skep-cell $(B)/skep-gate $(B)/skep-image $(B)/skep-repo $(B)/skep-review $(B)/skep-attack
+PROGRAMS := $(B)/skep $(B)/skepd $(B)/skep-cell $(B)/skep-gate $(B)/skep-image $(B)/skep-repo $(B)/skep-review $(B)/skep-ssh $(B)/skep-attack
 
 .PHONY: all deps check run test unit e2e attack fuzz bench soak install uninstall format lint clean help
 .DELETE_ON_ERROR:
@@ -83,6 +84,8 @@ $(B)/skep-repo: $(B)/glibc/bin/skep-repo.o $(call glibs,workspace model base)
 	$(Q)$(CC) $(LDFLAGS) -pie -o $@ $^
 $(B)/skep-review: $(B)/glibc/bin/skep-review.o $(call glibs,workspace model base)
 	$(Q)$(CC) $(LDFLAGS) -pie -o $@ $^ -lgit2 -lm
+$(B)/skep-ssh: $(B)/glibc/bin/skep-ssh.o $(call glibs,$(SSH_ROOMS))
+	$(Q)$(CC) $(LDFLAGS) -pie -o $@ $^ -lssh
 $(B)/skep-cell: $(B)/musl/bin/skep-cell.o $(call mlibs,$(CELL_ROOMS))
 	$(Q)$(MUSL) -static -Wl,--gc-sections -o $@ $^
 $(B)/skep-attack: $(patsubst tests/attack/%.c,$(B)/musl/attack/%.o,$(wildcard tests/attack/*.c))
@@ -107,7 +110,7 @@ APPARMOR := $(DESTDIR)/etc/apparmor.d
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(LIBEXEC) $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(MANDIR)/man8
 	install -m 755 $(B)/skep $(DESTDIR)$(PREFIX)/bin/skep
-	install -m 755 $(B)/skepd $(B)/skep-cell $(B)/skep-gate $(B)/skep-image $(B)/skep-repo $(B)/skep-review $(B)/skep-attack $(DESTDIR)$(LIBEXEC)/
+	install -m 755 $(B)/skepd $(B)/skep-cell $(B)/skep-gate $(B)/skep-image $(B)/skep-repo $(B)/skep-review $(B)/skep-ssh $(B)/skep-attack $(DESTDIR)$(LIBEXEC)/
 	install -m 644 man/*.1 $(DESTDIR)$(MANDIR)/man1/
 	install -m 644 man/*.8 $(DESTDIR)$(MANDIR)/man8/
 	install -d $(DESTDIR)$(COMPL)/bash-completion/completions $(DESTDIR)$(COMPL)/zsh/site-functions $(DESTDIR)$(COMPL)/fish/vendor_completions.d
@@ -137,8 +140,8 @@ help:
 	@echo "make soak       long runs: fuzzing, sanitizers, races"
 
 # Unit tests: tests/unit/ROOM_NOUN.c links ROOM and everything below it, nothing above.
-UNIT_ORDER := api cli engine backend workspace store cell init isolate journal gate http model base
-UNIT_LIBS  := -lcmocka -larchive -lgit2 -lm -lsqlite3 -lmicrohttpd -lwslay -lsodium -lyaml -lssl -lcrypto -lnghttp2 -lcares
+UNIT_ORDER := api cli ssh engine backend workspace store cell init isolate journal gate http model base
+UNIT_LIBS  := -lcmocka -larchive -lgit2 -lm -lsqlite3 -lmicrohttpd -lwslay -lsodium -lyaml -lssl -lcrypto -lnghttp2 -lcares -lssh
 below = $(if $(filter $(1),$(UNIT_ORDER)),$(shell echo $(UNIT_ORDER) | sed 's/.*\b$(1)\b/$(1)/'))
 UNITS := $(patsubst tests/unit/%.c,$(B)/unit/%,$(wildcard tests/unit/*.c))
 define unit_rule

@@ -54,6 +54,7 @@ struct client {
 	struct cell *cell;
 	struct chan chan;
 	bool greeted, control, dials, exit_sent, done_sent;
+	bool hangs_up; // M_HANGUP
 	struct sx *exec;
 	uint64_t off[2];
 };

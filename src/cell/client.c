@@ -60,6 +60,30 @@ static void free_client(void *obj)
 	free(cl);
 }
 
+static bool only_client(const struct client *cl)
+{
+	for (const struct client *other = cl->cell->clients; other; other = other->next)
+		if (other != cl && other->exec == cl->exec)
+			return false;
+	return true;
+}
+
+// As a lost line does: whoever sits at the terminal's other end hears of it, a pipe just ends.
+static void hang_up(const struct client *cl)
+{
+	struct sx *x = cl->exec;
+	auto_buf struct buf b = BUF_INIT(4);
+	if (!cl->hangs_up || !x || x->ended || !only_client(cl))
+		return;
+	if (x->spec.tty) {
+		wire_u32(&b, SIGHUP);
+		chan_send(&x->cell->init, M_SIGNAL, 0, x->number, b.p, b.n);
+		return;
+	}
+	for (uint8_t stream = 0; stream < 3; stream++)
+		chan_send(&x->cell->init, M_EOF, stream, x->number, NULL, 0);
+}
+
 static void drop(struct client *cl)
 {
 	struct cell *c = cl->cell;
@@ -71,6 +95,7 @@ static void drop(struct client *cl)
 		}
 	if (c->control == cl)
 		c->control = NULL;
+	hang_up(cl);
 	loop_bury(&c->loop, cl, free_client);
 	if (c->stage == CELL_WAITING || c->stage == CELL_BUILDING) {
 		if (cl->control)
@@ -207,14 +232,6 @@ static void on_input(struct client *cl, struct frame *f)
 	chan_send(&x->cell->init, M_DATA, 0, x->number, w.p + seen, w.n - seen);
 }
 
-static bool only_client(const struct client *cl)
-{
-	for (const struct client *other = cl->cell->clients; other; other = other->next)
-		if (other != cl && other->exec == cl->exec)
-			return false;
-	return true;
-}
-
 static void exec_frame(struct client *cl, struct frame *f)
 {
 	struct sx *x = cl->exec;
@@ -237,6 +254,9 @@ static void exec_frame(struct client *cl, struct frame *f)
 	}
 	case M_ANSWER:
 		gate_answer(&x->cell->gate, f, cl);
+		break;
+	case M_HANGUP:
+		cl->hangs_up = true;
 		break;
 	case M_SIGNAL:
 		chan_send(&x->cell->init, M_SIGNAL, 0, x->number, f->p, f->n);

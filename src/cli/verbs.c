@@ -12,7 +12,7 @@
 
 const struct cmd *const verbs[] = {
 	&cmd_run,	   &cmd_new,	      &cmd_exec,       &cmd_shell,	    &cmd_attach,	&cmd_logs,
-	&cmd_kill,	   &cmd_cp,	      &cmd_ps,	       &cmd_show,	    &cmd_preview,	&cmd_start,	&cmd_stop,
+	&cmd_kill,	   &cmd_cp,	      &cmd_ssh,	       &cmd_code,	    &cmd_ps,	       &cmd_show,	    &cmd_preview,	&cmd_start,	&cmd_stop,
 	&cmd_pause,	   &cmd_resume,	      &cmd_pin,	       &cmd_unpin,	    &cmd_rm,		&cmd_log,
 	&cmd_watch,	   &cmd_diff,	      &cmd_apply,      &cmd_dismiss,	    &cmd_undo,		&cmd_export,
 	&cmd_compare,	   &cmd_race,	      &cmd_snapshot_rm, &cmd_snapshot,

@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "init/collect.h"
 #include "init/files_int.h"
+#include "init/sftp.h"
 #include "init/watch.h"
 #include <dirent.h>
 #include <errno.h>
@@ -99,6 +100,11 @@ static int op_restore(char *const *a, struct err *e)
 	return restore_run(a[0], e);
 }
 
+static int op_sftp(char *const *a, struct err *e)
+{
+	return sftp_run(a[0], e);
+}
+
 #define WORDS 64 // at most, of one operation
 
 static const struct {
@@ -127,6 +133,7 @@ static const struct {
 	{"collect", op_collect, 0, 0},
 	{"restore", op_restore, 1, 1},
 	{"watch", op_watch, 0, 0},
+	{"sftp", op_sftp, 0, 1},
 };
 
 int files_job(char *const *argv)

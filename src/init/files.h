@@ -24,6 +24,7 @@
 //   collect               what the layers change, as a stream of changes (base/delta.h)
 //   restore DIR           reads such a stream and puts back what is still as expected
 //   watch                 init/watch.h
+//   sftp [DIR]            init/sftp.h
 //
 // A record is the wire form of struct file_record (model/file.h).
 #pragma once

@@ -31,6 +31,7 @@ struct limits {
 #define LIMIT_DIALS 1024		// connections into one cell that wait to be made
 #define LIMIT_PORTS 128			// ports of one cell that are known to be open
 #define LIMIT_DIAL_MS 5000		// for one of them
+#define LIMIT_SSH_CHANNELS 100	// of one SSH connection
 #define LIMIT_STDIN_WINDOW (256u << 10)
 #define LIMIT_OUTPUT_WINDOW (1u << 20)
 #define LIMIT_CHANGES_LISTED 200	// changed paths named in a summary; the rest is counted

@@ -107,6 +107,9 @@ enum msg_type {
 	M_PORTS,   // I: asked empty -> u32 n, n x (u32 port, u8 on loopback only, u32 pid, str exec, str program): who listens
 	M_PORT,	   // K: u8 open, then as one of them; also sent for each after a HELLO
 	M_DIALS,   // K: str ticket: who shows it may dial -> M_OK | M_ERR
+	// C: client -> cell
+	M_HANGUP,  // when this client goes, with or without a word, and nobody else is attached, the exec loses its line: a terminal is
+		   // hung up (SIGHUP), else its streams are closed
 };
 
 enum gate_socket { GATE_TCP, GATE_DNS_UDP, GATE_DNS_TCP, GATE_AGENT, GATE_SOCKETS };
