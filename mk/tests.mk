@@ -28,6 +28,14 @@ guest:
 	@$(MAKE) -s -j$$(nproc) all $(B)/unit/isolate_cgroup
 	@tests/guest/run.sh $(B)
 
+# The MCP surface with the tables of the protocol's conformance suite behind it: a test program, no part of skepd.
+MCP_FIXTURE := $(patsubst tests/mcp/%.c,$(B)/glibc/mcp-fixture/%.o,$(wildcard tests/mcp/*.c))
+$(B)/glibc/mcp-fixture/%.o: tests/mcp/%.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -c $< -o $@
+$(B)/mcp-fixture: $(MCP_FIXTURE) $(call glibs,$(SKEPD_ROOMS))
+	$(Q)$(CC) $(LDFLAGS) -pie -o $@ $^ -lmicrohttpd -lsqlite3 -lsodium -lyaml
+
 # Long runs: an hour of fuzzing, and everything again with sanitizers in the programs.
 soak:
 	@tools/deps build test
