@@ -84,7 +84,6 @@ struct mcp_tool {
 	const char *out;		 // JSON: schema of the result; NULL = none
 	unsigned hints;
 	bool free_only; // not where one sandbox is pinned
-	enum scope scope;
 	void (*fn)(struct mcp_call *c, const json_t *args); // args: checked
 };
 

@@ -58,7 +58,7 @@ int mcp_message_read(const char *p, size_t n, struct mcp_message *out, struct mc
 	*out = (struct mcp_message){0};
 	out->root = json_read(p ? p : "", n, &e);
 	if (!out->root)
-		return fault(f, RPC_PARSE, 400, "not JSON: %s", e.msg);
+		return fault(f, RPC_PARSE, 400, "%s", e.msg);
 	if (!json_is_object(out->root))
 		return fault(f, RPC_INVALID, 400, "a message is one JSON object; batches are not taken");
 	if (read_id(out, f))
