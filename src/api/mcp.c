@@ -31,7 +31,7 @@ static void answer_fault(struct request *r, const json_t *id, int code, int http
 // What stopped a request before it was a message: no token, a foreign origin, too long.
 void mcp_fail(struct request *r, const struct err *e)
 {
-	answer_fault(r, NULL, RPC_INVALID, e->kind == ERR_LIMIT ? 413 : status_of(e->kind), e->msg, NULL);
+	answer_fault(r, NULL, RPC_INVALID, status_of(e), e->msg, NULL);
 }
 
 static const struct mcp_site *site_of(const struct request *r)
@@ -203,8 +203,8 @@ static void post(struct request *r)
 }
 
 const struct route mcp_routes[] = {
-	{"POST", "/mcp", BODY_BYTES, post, SCOPE_READ},
-	{"GET", "/mcp", BODY_NONE, not_here, SCOPE_READ},
-	{"DELETE", "/mcp", BODY_NONE, end_session, SCOPE_READ},
+	{"POST", "/mcp", BODY_BYTES, post, SEEN(SCOPE_READ)},
+	{"GET", "/mcp", BODY_NONE, not_here, SEEN(SCOPE_READ)},
+	{"DELETE", "/mcp", BODY_NONE, end_session, SEEN(SCOPE_READ)},
 	{0},
 };

@@ -145,6 +145,11 @@ void mcp_sandbox_create(struct mcp_call *c, const json_t *args)
 		.umask_bits = 022,
 		.setup = SETUP_WAIT,
 	};
+	if (rights_create(c->r, &make, &e)) {
+		create_done(&make);
+		mcp_refuse_kind(c, &e);
+		return;
+	}
 	engine_create(c->engine, &make, (struct done){on_created, c});
 }
 
@@ -157,8 +162,7 @@ struct listing {
 static void list_one(void *ctx, const struct sandbox *s)
 {
 	struct listing *l = ctx;
-	struct err e;
-	if (l->n >= LISTED || request_may(l->c->r, SCOPE_READ, s->id, &e))
+	if (l->n >= LISTED || !request_sees(l->c->r, s))
 		return;
 	l->n++;
 	jw_open(&l->w, '{');

@@ -96,8 +96,10 @@ static int sextet(char c)
 static bool header_is(const char *header, const char *want)
 {
 	size_t n = strlen(header), end = 2, begin = strlen("=?base64?");
-	if (n < begin + end || strncmp(header, "=?base64?", begin) || strcmp(header + n - end, "?="))
-		return !strcmp(header, want);
+	while (n && (header[n - 1] == ' ' || header[n - 1] == '\t')) // the library leaves these
+		n--;
+	if (n < begin + end || strncmp(header, "=?base64?", begin) || strncmp(header + n - end, "?=", end))
+		return strlen(want) == n && !memcmp(header, want, n);
 	uint32_t bits = 0, have = 0;
 	for (const char *p = header + begin; p < header + n - end && *p != '='; p++) {
 		int d = sextet(*p);
@@ -118,9 +120,9 @@ static bool header_is(const char *header, const char *want)
 static int check_headers(const struct mcp_message *m, const struct mcp_headers *h, const char *version, struct mcp_fault *f)
 {
 	const char *name = named(m);
-	if (!h->version || strcmp(h->version, version))
+	if (!h->version || !header_is(h->version, version))
 		return fault(f, MCP_HEADER_MISMATCH, 400, "header MCP-Protocol-Version must say %.40s, as the message does", version);
-	if (!h->method || strcmp(h->method, m->method))
+	if (!h->method || !header_is(h->method, m->method))
 		return fault(f, MCP_HEADER_MISMATCH, 400, "header Mcp-Method must say %.80s, as the message does", m->method);
 	if (name && (!h->name || !header_is(h->name, name)))
 		return fault(f, MCP_HEADER_MISMATCH, 400, "header Mcp-Name must say what the message names");

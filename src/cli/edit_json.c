@@ -168,6 +168,12 @@ static void insert(struct buf *text, const struct doc *d, const struct object *o
 	auto_free char *outer = indent_at(d, o->open), *unit = NULL, *indent = NULL;
 	bool own_line = o->has_first && line_start(d, o->first.key) > o->open;
 	indent = own_line ? indent_at(d, o->first.key) : xasprintf("%s%s", outer, strchr(outer, '\t') ? "\t" : "  ");
+	if (o->has_first && !path[1] && line_start(d, o->close) <= o->open && !has_comma(d, o)) { // all of it on one line
+		buf_str(&put, ", ");
+		put_member(&put, path, value, "", "");
+		splice(text, o->last.end, o->last.end, &put);
+		return;
+	}
 	size_t n = strlen(outer);
 	unit = xstrdup(strlen(indent) > n && !strncmp(indent, outer, n) ? indent + n : "  ");
 	size_t at = o->has_first ? o->last.end : o->open + 1;

@@ -128,11 +128,15 @@ static void on_bytes(struct watch *w, uint32_t events)
 static int send_request(int fd, const char *target, const char *p, size_t n, struct err *e)
 {
 	auto_buf struct buf b = BUF_INIT(n + HTTP_HEAD_MAX);
-	const char *path = getenv("PATH");
+	const char *path = home_remote() ? NULL : getenv("PATH"), *token;
+	if (home_token(&token, e))
+		return -1;
 	buf_fmt(&b,
-		"POST %s HTTP/1.1\r\nHost: skep\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
+		"POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
 		"Connection: close\r\nContent-Length: %zu\r\n",
-		target, n);
+		target, home_remote() ? home_remote() : "skep", n);
+	if (token)
+		buf_fmt(&b, "Authorization: Bearer %s\r\n", token);
 	if (path && strlen(path) < 8192 && !strpbrk(path, "\r\n"))
 		buf_fmt(&b, "X-Skep-Path: %s\r\n", path);
 	buf_str(&b, "\r\n");

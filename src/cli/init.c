@@ -57,6 +57,7 @@ struct work {
 	char *const *extra; // further arguments of skep mcp
 	char *command, *args; // JSON
 	char *both;	      // JSON: command and arguments in one list
+	char *env, *env_toml; // where this skepd is, if not in the usual place; NULL = it is. Agents hand on few variables
 	struct table table;
 	int status;
 };
@@ -111,6 +112,24 @@ static char *program(const char *name, struct err *e)
 	return take(&self);
 }
 
+static void prepare_env(struct work *w)
+{
+	static const char *const names[] = {"SKEP_HOME", "SKEP_HOST"}; // a token stays out of files
+	auto_buf struct buf json = BUF_INIT(16u << 10), toml = BUF_INIT(16u << 10);
+	for (size_t i = 0; i < countof(names); i++) {
+		auto_buf struct buf value = BUF_INIT(8192);
+		struct jsonw v = {.b = &value};
+		const char *now = getenv(names[i]);
+		if (!now || !*now)
+			continue;
+		jw_str(&v, now, strlen(now));
+		buf_fmt(&json, "%s\"%s\": %s", json.n ? ", " : "{ ", names[i], buf_cstr(&value));
+		buf_fmt(&toml, "%s%s = %s", toml.n ? ", " : "{ ", names[i], buf_cstr(&value));
+	}
+	w->env = json.n ? xasprintf("%s }", buf_cstr(&json)) : NULL;
+	w->env_toml = toml.n ? xasprintf("%s }", buf_cstr(&toml)) : NULL;
+}
+
 static int prepare(struct work *w, struct err *e)
 {
 	auto_free char *skep = program("skep", e);
@@ -129,6 +148,7 @@ static int prepare(struct work *w, struct err *e)
 	w->args = xasprintf("[%s]", buf_cstr(&args));
 	w->command = buf_take(&one);
 	w->both = buf_take(&both);
+	prepare_env(w);
 	return args.overflow || both.overflow ? err_set(e, ERR_LIMIT, "the arguments are too long") : 0;
 }
 
@@ -155,9 +175,11 @@ static enum edit set_members(struct buf *t, const char *top, const struct toml_k
 
 static enum edit change(const struct work *w, const struct agent *a, struct buf *t, struct err *e)
 {
-	const struct toml_key plain[] = {{"command", w->command}, {"args", w->args}, {0}};
-	const struct toml_key timed[] = {{"command", w->command}, {"args", w->args}, {"tool_timeout_sec", "330"}, {0}};
-	const struct toml_key local[] = {{"type", "\"local\""}, {"command", w->both}, {0}};
+	const struct toml_key plain[] = {{"command", w->command}, {"args", w->args}, {w->env ? "env" : NULL, w->env}, {0}};
+	const struct toml_key timed[] = {
+		{"command", w->command}, {"args", w->args}, {"tool_timeout_sec", "330"}, {w->env ? "env" : NULL, w->env_toml}, {0}};
+	const struct toml_key local[] = {
+		{"type", "\"local\""}, {"command", w->both}, {w->env ? "environment" : NULL, w->env}, {0}};
 	const char *top = a->form == FORM_OPENCODE ? "mcp" : "mcpServers";
 	const char *entry[] = {top, "skep", NULL};
 	if (a->form == FORM_TOML)
@@ -289,6 +311,8 @@ static int init_run(const struct call *c)
 	free(w.command);
 	free(w.args);
 	free(w.both);
+	free(w.env);
+	free(w.env_toml);
 	if (n) {
 		int rc = out_flush(&b);
 		return w.status ? w.status : rc;

@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "cli/api.h"
 #include "cli/flight.h"
+#include "cli/home.h"
 #include "cli/out.h"
 #include "cli/request.h"
 #include "cli/verbs.h"
@@ -84,7 +85,7 @@ static void say_error(struct bridge *b, const char *id, const char *message)
 static void make_target(struct bridge *b, const char *sandbox)
 {
 	auto_buf struct buf t = BUF_INIT(64u << 10);
-	auto_free char *cwd = getcwd(NULL, 0);
+	auto_free char *cwd = home_remote() ? NULL : getcwd(NULL, 0);
 	buf_str(&t, "/mcp?stdio=1");
 	if (sandbox) {
 		buf_str(&t, "&sandbox=");
