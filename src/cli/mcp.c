@@ -154,7 +154,7 @@ static void take_line(struct bridge *b, const char *p, size_t n)
 	const json_t *id = json_object_get(m, "id");
 	const char *method = json_str(m, "method");
 	auto_buf struct buf text = BUF_INIT(4096);
-	if (m && !id) { // skepd has no use for the others
+	if (json_is_object(m) && !id) { // skepd has no use for the others
 		if (!strcmp(method, "notifications/cancelled"))
 			cancel(b, json_object_get(m, "params"));
 		return;
@@ -162,7 +162,7 @@ static void take_line(struct bridge *b, const char *p, size_t n)
 	if (id)
 		json_print(&text, id, 0);
 	bool known = id && !text.overflow;
-	if (m && !*method)
+	if (json_is_object(m) && !*method)
 		return; // an answer to what was never asked
 	if (b->opts->make && !b->made && needs_sandbox(method) && make_sandbox(b, &e)) {
 		say_error(b, known ? buf_cstr(&text) : NULL, e.msg);
