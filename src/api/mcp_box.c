@@ -5,6 +5,8 @@
 
 #include "api/auth.h"
 #include "api/code.h"
+#include "api/ports.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include <stdlib.h>
@@ -12,6 +14,7 @@
 
 #define LISTED 100
 #define DIFF_DEFAULT (64u << 10)
+#define PREVIEW_S (12u * 3600)
 
 // --- which one ---
 
@@ -212,6 +215,13 @@ static void list_snapshot(void *ctx, const struct snapshot *n)
 	jw_close(&l->w, '}');
 }
 
+static void list_port(void *ctx, const struct port_row *p)
+{
+	struct listing *l = ctx;
+	if (l->n++ < LISTED)
+		jw_u64(&l->w, p->port);
+}
+
 void mcp_status(struct mcp_call *c, const json_t *args)
 {
 	struct err e;
@@ -228,6 +238,11 @@ void mcp_status(struct mcp_call *c, const json_t *args)
 	jw_key(&l.w, "running");
 	jw_open(&l.w, '[');
 	bool bad = engine_execs(c->engine, s->id, list_running, &l, &e);
+	jw_close(&l.w, ']');
+	l.n = 0;
+	jw_key(&l.w, "ports");
+	jw_open(&l.w, '[');
+	engine_ports(c->engine, s->id, list_port, &l);
 	jw_close(&l.w, ']');
 	l.n = 0;
 	jw_key(&l.w, "snapshots");
@@ -347,6 +362,27 @@ void mcp_diff(struct mcp_call *c, const json_t *args)
 	if (path)
 		strv_add(&want.paths, path);
 	engine_review(c->engine, s->id, &want, (struct review_done){on_diff, c});
+}
+
+void mcp_preview(struct mcp_call *c, const json_t *args)
+{
+	struct err e;
+	char sign[PREVIEW_LINK_MAX], until[32];
+	auto_buf struct buf url = BUF_INIT(4096);
+	uint64_t expires = clock_unix_ms() / 1000 + PREVIEW_S;
+	const struct sandbox *s = mcp_box(c, args, SCOPE_RUN);
+	if (!s)
+		return;
+	if (preview_link(c->r, s, (uint16_t)mcp_arg_num(args, "port", 0), expires, &url, sign, &e)) {
+		mcp_refuse_kind(c, &e);
+		return;
+	}
+	clock_iso(expires * 1000, until);
+	struct jsonw w = mcp_answer_begin(c);
+	jw_kstr(&w, "url", buf_cstr(&url));
+	jw_kstr(&w, "expires", until);
+	jw_kstr(&w, "note", "For the user's browser, on the machine where skep runs. The server inside may listen on 127.0.0.1; it must be running.");
+	mcp_answer_end(c, &w);
 }
 
 void mcp_policy(struct mcp_call *c, const json_t *args)

@@ -94,6 +94,7 @@ static const struct mcp_param fork_[] = {
 	{"count", MCP_INT, false, "how many (default 1)", 1, 16, NULL},
 	{0},
 };
+static const struct mcp_param preview[] = {BOX, {"port", MCP_INT, true, "where the server listens", 1, 65535, NULL}, {0}};
 static const struct mcp_param diff[] = {
 	BOX,
 	PATH(false, "only this file or directory, relative to the workspace"),
@@ -164,13 +165,15 @@ static const struct mcp_tool tools[] = {
 	{"diff", "Show changes", "What the sandbox changed against the user's project: what the user will review.", diff, NULL,
 	 OBJECT("\"diff\":" STR ",\"size\":" NUM ",\"truncated\":" YES ",\"next\":" STR, "\"diff\",\"truncated\""), HINT_READ | HINT_IDEMPOTENT,
 	 false, mcp_diff},
-	{"status", "Show status", "State of the sandbox, its running commands, snapshots and limits.", one, NULL,
+	{"status", "Show status", "State of the sandbox, its running commands, listening ports, snapshots and limits.", one, NULL,
 	 OBJECT(BOX_PROPS ",\"base\":" STR ",\"user\":" STR ",\"memory\":" NUM ",\"disk\":" NUM ",\"pids\":" NUM ",\"running\":" LIST(
-			OBJECT("\"exec\":" STR ",\"command\":" STR, "\"exec\"")) ",\"snapshots\":" LIST(OBJECT("\"snapshot\":" STR ",\"name\":" STR
+			OBJECT("\"exec\":" STR ",\"command\":" STR, "\"exec\"")) ",\"ports\":" LIST(NUM) ",\"snapshots\":" LIST(OBJECT("\"snapshot\":" STR ",\"name\":" STR
 														 ",\"automatic\":" YES,
 														 "\"snapshot\"")),
 		"\"sandbox\",\"state\",\"workspace\",\"running\",\"snapshots\""),
 	 HINT_READ | HINT_IDEMPOTENT, false, mcp_status},
+	{"preview", "Preview a port", "A link under which the user can open a web server that listens on a port inside the sandbox.", preview, NULL,
+	 OBJECT("\"url\":" STR ",\"expires\":" STR ",\"note\":" STR, "\"url\""), HINT_IDEMPOTENT, false, mcp_preview},
 	{"policy", "Show the policy", "What the sandbox may reach on the network. Read only.", one, NULL,
 	 OBJECT("\"sandbox\":" STR ",\"network\":{\"type\":\"object\"},\"note\":" STR, "\"sandbox\",\"network\""), HINT_READ | HINT_IDEMPOTENT,
 	 false, mcp_policy},

@@ -47,6 +47,7 @@ void mcp_snapshot(struct mcp_call *c, const json_t *args);
 void mcp_rollback(struct mcp_call *c, const json_t *args);
 void mcp_fork(struct mcp_call *c, const json_t *args);
 void mcp_diff(struct mcp_call *c, const json_t *args);
+void mcp_preview(struct mcp_call *c, const json_t *args);
 void mcp_policy(struct mcp_call *c, const json_t *args);
 
 void mcp_resources_list(struct mcp_call *c);

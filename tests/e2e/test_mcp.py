@@ -145,6 +145,15 @@ def test_tools(home, project):
     assert m.tool("read", sandbox=fork[1], path="src/new/a.txt")["first_line"] == 1
     state = m.tool("status", sandbox=sid)
     assert state["pending"] == 1 and point in [s["snapshot"] for s in state["snapshots"]]
+    m.tool("run", sandbox=sid, command="cd /tmp; echo served > page; python3 -m http.server 8123 --bind 127.0.0.1", yield_ms=200)
+    url = m.tool("preview", sandbox=sid, port=8123)["url"]
+    assert f"8123-{sid}" in url
+    wait_for(lambda: m.tool("run", sandbox=sid, command="python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", 8123))'")["exit_code"] == 0, why="the server inside")
+    host = url.split("/")[2]
+    c = http.client.HTTPConnection("127.0.0.1", int(host.split(":")[1]), timeout=20)
+    c.request("GET", "/page", headers={"Host": host, "Cookie": url.split("?")[1]})  # as a browser has it after the link
+    assert c.getresponse().read() == b"served\n"
+    c.close()
     assert m.tool("policy", sandbox=sid)["network"]["policy"]["otherwise"] == "deny"
     assert m.tool("sandbox_stop", sandbox=sid)["state"] == "stopped"
     with open(f"{project}/README", encoding="utf-8") as f:
