@@ -75,20 +75,8 @@ static void not_found(struct mcp_call *c, const char *message)
 	mcp_error(c, RPC_PARAMS, 200, message, buf_cstr(&data));
 }
 
-static void base64(struct buf *b, const char *s, size_t n)
-{
-	static const char d[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-	const unsigned char *p = (const unsigned char *)s;
-	for (size_t i = 0; i < n; i += 3) {
-		uint32_t v = (uint32_t)p[i] << 16 | (i + 1 < n ? (uint32_t)p[i + 1] << 8 : 0) | (i + 2 < n ? p[i + 2] : 0);
-		char q[4] = {d[v >> 18], d[v >> 12 & 63], i + 1 < n ? d[v >> 6 & 63] : '=', i + 2 < n ? d[v & 63] : '='};
-		buf_add(b, q, 4);
-	}
-}
-
 static void answer(struct mcp_call *c, const char *p, size_t n)
 {
-	auto_buf struct buf blob = BUF_INIT(2 * LENGTH_MAX);
 	bool text = str_is_utf8(p, n) && !memchr(p, 0, n);
 	struct jsonw w = mcp_result_begin(c, "complete");
 	jw_key(&w, "contents");
@@ -96,10 +84,10 @@ static void answer(struct mcp_call *c, const char *p, size_t n)
 	jw_open(&w, '{');
 	jw_kstr(&w, "uri", json_str(c->m.params, "uri"));
 	jw_kstr(&w, "mimeType", text ? "text/plain" : "application/octet-stream");
-	if (!text)
-		base64(&blob, p, n);
-	jw_key(&w, text ? "text" : "blob");
-	jw_str(&w, text ? p : buf_cstr(&blob), text ? n : blob.n);
+	if (text)
+		mcp_text(&w, "text", p, n);
+	else
+		jw_kb64(&w, "blob", p, n);
 	jw_close(&w, '}');
 	jw_close(&w, ']');
 	mcp_cacheable(c, &w, 0, false);

@@ -252,6 +252,47 @@ def test_nothing_leads_out(home, project):
     assert ran["exit_code"] == 0
 
 
+def test_tokens_count(home, project):
+    """T-075 to T-077: over TCP, with the rights of a token."""
+    mine, other = home.new("--empty"), home.new("--empty")
+    tokens = {name: home.skep("token", "new", "--scope", scope, "--on", on).ok().line for name, scope, on in (("read", "read", "all"), ("own", "run", mine), ("run", "run", "all"))}
+    host, port = home.skep("serve", "--listen", "127.0.0.1:0", "-d", "--json").json()["address"].split(":")
+
+    class Tcp(Http):
+        def __init__(self, token=None, query="", **headers):
+            super().__init__(home, query)
+            self.more = ({"Authorization": f"Bearer {token}"} if token else {}) | headers
+
+        def connect(self):
+            return http.client.HTTPConnection(host, int(port), timeout=30)
+
+        def send(self, *args, headers=None, **kw):
+            return super().send(*args, headers={**self.more, **(headers or {})}, **kw)
+
+    for bad in (Tcp(), Tcp("skep_" + "0" * 64)):
+        assert bad.ask("tools/list")[0] == 401
+    for foreign in ({"Origin": "http://evil.example"}, {"Host": "evil.example"}, {"Origin": "null"}):
+        assert Tcp(tokens["run"], **foreign).ask("tools/list")[0] == 403
+    assert Tcp(tokens["run"], Origin=f"http://{host}:{port}").ask("tools/list")[0] == 200
+    read, own, run = (Tcp(tokens[k], f"?cwd={project}") for k in ("read", "own", "run"))
+    assert read.tool("status", sandbox=mine)["sandbox"] == mine
+    read.refused("run", "denied", sandbox=mine, command="true")
+    read.refused("write", "denied", sandbox=mine, path="x", content="")
+    read.refused("sandbox_create", "denied", empty=True)
+    assert own.tool("run", sandbox=mine, command="echo hi")["stdout"] == "hi\n"
+    theirs = run.tool("run", sandbox=other, command="echo theirs")["exec"]
+    for tool, args in (("run", {"command": "true"}), ("status", {}), ("diff", {}), ("snapshot", {})):
+        own.refused(tool, "denied", sandbox=other, **args)
+    own.refused("run_poll", "denied", exec=theirs)
+    own.refused("sandbox_create", "denied", empty=True)
+    assert [s["sandbox"] for s in own.tool("sandbox_list")["sandboxes"]] == [mine]
+    assert theirs not in json.dumps(own.ask("resources/list"))
+    assert own.ask("resources/read", {"uri": f"skep://exec/{theirs}/stdout"})[1]["error"]["code"] == -32602
+    # no directory of the host, whatever the address says
+    made = run.tool("sandbox_create")["sandbox"]
+    assert home.show(made)["repo"] is None
+
+
 def test_one_sandbox_is_pinned(home, project):
     mine, other = home.new("--empty", "--name", "mine"), home.new("--empty")
     xid = home.skep("exec", "-d", other, "--", "echo", "secret").ok().line
