@@ -43,7 +43,7 @@ glibs = $(foreach r,$(1),$(B)/glibc/lib$(r).a)
 mlibs = $(foreach r,$(1),$(B)/musl/lib$(r).a)
 ROOMS := $(notdir $(patsubst %/,%,$(wildcard src/*/)))
 
-PROGRAMS := $(B)/skep $(B)/skepd $(B)/skep-cell $(B)/skep-gate $(B)/skep-image $(B)/skep-repo $(B)/skep-review $(B)/skep-ssh $(B)/skep-attack
+PROGRAMS := $(B)/skep $(B)/skepd $(B)/skep-cell $(B)/skep-gate $(B)/skep-image $(B)/skep-repo $(B)/skep-review $(B)/skep-ssh $(B)/skep-attack $(B)/skep-wrap
 
 .PHONY: all deps check run test unit e2e attack fuzz bench soak install uninstall format lint clean help
 .DELETE_ON_ERROR:
@@ -74,6 +74,9 @@ else
 $(B)/skep: $(B)/musl/bin/skep.o $(call mlibs,$(SKEP_ROOMS))
 	$(Q)$(MUSL) -static -Wl,--gc-sections -o $@ $^
 endif
+# the same program: an agent that puts one before its shell commands takes a name without arguments
+$(B)/skep-wrap: $(B)/skep
+	$(Q)ln -sf skep $@
 $(B)/skepd: $(B)/glibc/bin/skepd.o $(call glibs,$(SKEPD_ROOMS))
 	$(Q)$(CC) $(LDFLAGS) -pie -o $@ $^ -lmicrohttpd -lwslay -lsqlite3 -lsodium -lyaml
 $(B)/skep-gate: $(B)/glibc/bin/skep-gate.o $(call glibs,$(GATE_ROOMS))
@@ -110,6 +113,7 @@ APPARMOR := $(DESTDIR)/etc/apparmor.d
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(LIBEXEC) $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(MANDIR)/man8
 	install -m 755 $(B)/skep $(DESTDIR)$(PREFIX)/bin/skep
+	ln -sf skep $(DESTDIR)$(PREFIX)/bin/skep-wrap
 	install -m 755 $(B)/skepd $(B)/skep-cell $(B)/skep-gate $(B)/skep-image $(B)/skep-repo $(B)/skep-review $(B)/skep-ssh $(B)/skep-attack $(DESTDIR)$(LIBEXEC)/
 	install -m 644 man/*.1 $(DESTDIR)$(MANDIR)/man1/
 	install -m 644 man/*.8 $(DESTDIR)$(MANDIR)/man8/
@@ -122,7 +126,7 @@ install: all
 		if command -v apparmor_parser >/dev/null && [ -z "$(DESTDIR)" ]; then apparmor_parser -r $(APPARMOR)/skep-cell || true; fi; fi
 
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/bin/skep $(DESTDIR)$(MANDIR)/man1/skep*.1 $(DESTDIR)$(MANDIR)/man8/skep*.8 \
+	rm -f $(DESTDIR)$(PREFIX)/bin/skep $(DESTDIR)$(PREFIX)/bin/skep-wrap $(DESTDIR)$(MANDIR)/man1/skep*.1 $(DESTDIR)$(MANDIR)/man8/skep*.8 \
 		$(DESTDIR)$(COMPL)/bash-completion/completions/skep $(DESTDIR)$(COMPL)/zsh/site-functions/_skep \
 		$(DESTDIR)$(COMPL)/fish/vendor_completions.d/skep.fish
 	rm -rf $(DESTDIR)$(LIBEXEC)

@@ -9,7 +9,7 @@ run:
 # Both need every program; deps first, since building them needs the packages.
 test:
 	@tools/deps build test
-	@$(MAKE) -s -j$$(nproc) all
+	@$(MAKE) -s -j$$(nproc) all $(B)/skep-mcp-fixture
 	@V=$(V) tools/run-tests
 
 unit:
@@ -27,6 +27,14 @@ guest:
 	@tools/deps build guest
 	@$(MAKE) -s -j$$(nproc) all $(B)/unit/isolate_cgroup
 	@tests/guest/run.sh $(B)
+
+# The MCP surface with the tables of the protocol's conformance suite behind it: a test program, no part of skepd.
+MCP_FIXTURE := $(patsubst tests/mcp/%.c,$(B)/glibc/mcp-fixture/%.o,$(wildcard tests/mcp/*.c))
+$(B)/glibc/mcp-fixture/%.o: tests/mcp/%.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -c $< -o $@
+$(B)/skep-mcp-fixture: $(MCP_FIXTURE) $(call glibs,$(SKEPD_ROOMS))
+	$(Q)$(CC) $(LDFLAGS) -pie -o $@ $^ -lmicrohttpd -lsqlite3 -lsodium -lyaml
 
 # Long runs: an hour of fuzzing, and everything again with sanitizers in the programs.
 soak:

@@ -91,6 +91,17 @@ static int decode(struct request *r, uint64_t *port, uint64_t *ttl, struct err *
 	return 0;
 }
 
+int preview_link(struct request *r, const struct sandbox *s, uint16_t port, uint64_t expires, struct buf *url,
+		 char out_sign[PREVIEW_LINK_MAX], struct err *e)
+{
+	const struct listener *l = preview_sign(r->engine, s->id, port, expires, out_sign, e) ? NULL : choose(r, e);
+	if (!l)
+		return -1;
+	put_url(url, l, s, port);
+	buf_fmt(url, "?" PREVIEW_COOKIE "=%s", out_sign);
+	return 0;
+}
+
 void post_preview(struct request *r)
 {
 	struct err e;
@@ -99,13 +110,10 @@ void post_preview(struct request *r)
 	auto_buf struct buf url = BUF_INIT(4096);
 	const struct sandbox *s = decode(r, &port, &ttl, &e) ? NULL : engine_get(r->engine, r->parts[0], &e);
 	uint64_t expires = (clock_unix_ms() + ttl) / 1000;
-	const struct listener *l = !s || preview_sign(r->engine, s->id, (uint16_t)port, expires, sign, &e) ? NULL : choose(r, &e);
-	if (!l) {
+	if (!s || preview_link(r, s, (uint16_t)port, expires, &url, sign, &e)) {
 		request_fail(r, &e);
 		return;
 	}
-	put_url(&url, l, s, port);
-	buf_fmt(&url, "?" PREVIEW_COOKIE "=%s", sign);
 	clock_iso(expires * 1000, until);
 	struct jsonw w = {.b = &r->answer};
 	jw_open(&w, '{');

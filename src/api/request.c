@@ -113,6 +113,7 @@ static void wake(struct request *r)
 		}
 	r->suspended = false;
 	MHD_resume_connection(r->conn);
+	r->server->resumed = true;
 	if (!r->server->inside)
 		server_run(r->server); // what was written leaves before its writer goes on to other work
 }

@@ -16,11 +16,19 @@ void server_run(struct server *s)
 {
 	MHD_UNSIGNED_LONG_LONG wait;
 	s->inside = true;
+	s->resumed = false;
 	MHD_run(s->mhd);
-	// A pipelined or half-read request may be ready without a new event on the descriptor.
-	for (int i = 0; i < 16 && MHD_get_timeout(s->mhd, &wait) == MHD_YES && wait == 0; i++)
+	// A pipelined or half-read request may be ready without a new event on the descriptor; and the library says nothing of
+	// connections that were resumed while it ran.
+	for (int i = 0; i < 16 && (s->resumed || (MHD_get_timeout(s->mhd, &wait) == MHD_YES && wait == 0)); i++) {
+		s->resumed = false;
 		MHD_run(s->mhd);
+	}
 	s->inside = false;
+	if (s->resumed) {
+		timer_set(s->loop, &s->again, 1);
+		return;
+	}
 	if (MHD_get_timeout(s->mhd, &wait) == MHD_YES)
 		timer_set(s->loop, &s->again, wait ? wait : 1);
 }

@@ -13,6 +13,7 @@ struct server {
 	struct timer again;
 	struct request *suspended;
 	struct upgraded *upgraded; // a daemon with such connections can not be stopped
+	bool resumed; // since the last MHD_run began
 	bool inside; // in MHD_run: a resumed connection is served by it
 	bool stopping;
 	struct front *front;

@@ -4,6 +4,7 @@
 // Order: listen under a private name, take the lock, put the socket in its place, then open the state. So a
 // client whose own skepd lost the race finds the winner's socket at once and merely waits for its answer.
 #include "api/front.h"
+#include "api/mcp.h"
 #include "api/preview.h"
 #include "api/server.h"
 #include "backend/backend.h"
@@ -33,7 +34,7 @@
 
 #define LOG_BYTES (4 << 20)
 
-static const struct surface *const surfaces[] = {&native_api, NULL};
+static const struct surface *const surfaces[] = {&mcp_site.surface, &native_api, NULL};
 
 struct daemon {
 	bool foreground;

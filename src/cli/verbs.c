@@ -19,6 +19,7 @@ const struct cmd *const verbs[] = {
 	&cmd_snapshots,	   &cmd_rollback,     &cmd_fork,       &cmd_image_ls,	    &cmd_image_import,
 	&cmd_image_rm,	   &cmd_policy_show,  &cmd_policy_set, &cmd_policy_check,   &cmd_policy_explain, &cmd_policy_suggest,
 	&cmd_secret_set,   &cmd_secret_ls,    &cmd_secret_rm,  &cmd_trust,	    &cmd_serve,	    &cmd_token_new,   &cmd_token_ls,	&cmd_token_rm,
+	&cmd_mcp,	   &cmd_init,	      &cmd_wrap,
 	&cmd_gc,		&cmd_doctor,
 	&cmd_completion,   &cmd_version,      &cmd_help,       NULL,
 };
@@ -126,6 +127,8 @@ int verbs_main(char **argv)
 	int words;
 	bool family;
 	fill_standard_fds();
+	if (argv[0] && str_has_suffix(argv[0], "skep-wrap")) // all that follows is the command
+		return call_verb(&cmd_wrap, argv + 1);
 	if (!argv[0] || !argv[1])
 		return complain("a verb is missing", "", "");
 	argv++;

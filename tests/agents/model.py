@@ -7,7 +7,8 @@
 With the last three it speaks TLS, and writes the path and the fields of every request to LOG, a line of JSON each.
 Listens on a free port of 127.0.0.1 and writes it to PORT-FILE. Speaks the streaming and the plain form of Anthropic
 Messages (POST …/messages) and OpenAI Responses (POST …/responses). The script is a list of steps: {"read": path},
-{"write": [path, content]} and {"sh": command} become a call of the tool that the agent offers for it, {"text": words} the final answer.
+{"write": [path, content]} and {"sh": command} become a call of the tool that the agent offers for it, {"tool": name, "input": {...}} one
+of an MCP server's, {"text": words} the final answer.
 Nothing is remembered between requests: the step is the number of tool results since the user last spoke."""
 import json
 import os
@@ -40,6 +41,11 @@ def next_step(done, offered):
     step = SCRIPT[min(done, len(SCRIPT) - 1)]
     if "text" in step:
         return None, step["text"]
+    if "tool" in step:
+        for name in offered:
+            if name.endswith("__" + step["tool"]):
+                return name, step["input"]
+        return None, f"no tool {step['tool']} among " + ", ".join(sorted(offered))
     if "read" in step:
         if "Read" in offered:
             return "Read", {"file_path": step["read"]}
@@ -145,10 +151,14 @@ class Model(BaseHTTPRequestHandler):
         said = body.get("input", [])
         said = said if isinstance(said, list) else []
         done = results_since_user(said, lambda m: int(str(m.get("type", "")).endswith("_call_output")), lambda m: m.get("role") == "user")
-        offered = {t["name"] for t in body.get("tools", []) if "name" in t}
+        # the tools of a server stand in a namespace
+        spaces = {f"{t['name']}__{i['name']}": (t["name"], i["name"]) for t in body.get("tools", []) if t.get("type") == "namespace" for i in t["tools"]}
+        offered = {t["name"] for t in body.get("tools", []) if "name" in t and t.get("type") != "namespace"} | set(spaces)
         tool, what = next_step(done, offered)
         if tool:
             item = {"type": "function_call", "id": f"fc_{done}", "call_id": f"call_{done}", "name": tool, "arguments": json.dumps(what), "status": "completed"}
+            if tool in spaces:
+                item["namespace"], item["name"] = spaces[tool]
         else:
             item = {"type": "message", "id": f"msg_{done}", "role": "assistant", "status": "completed", "content": [{"type": "output_text", "text": what, "annotations": []}]}
         response = {"id": f"resp_{done}", "object": "response", "created_at": 0, "model": body.get("model", ""), "parallel_tool_calls": False, "tool_choice": "auto", "tools": []}

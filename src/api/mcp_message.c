@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading one JSON-RPC message and deciding which era it belongs to. Pure: bytes and headers in, structs out.
+#include "api/mcp.h"
+
+#include "base/mem.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define META_VERSION "io.modelcontextprotocol/protocolVersion"
+#define META_CAPABILITIES "io.modelcontextprotocol/clientCapabilities"
+
+#define fault(f, c, h, ...) ((f)->code = (c), (f)->http = (h), err_set(&(f)->e, ERR_INVALID, __VA_ARGS__))
+
+void mcp_message_done(struct mcp_message *m)
+{
+	if (m->root)
+		json_decref(m->root);
+	*m = (struct mcp_message){0};
+}
+
+static int read_id(struct mcp_message *m, struct mcp_fault *f)
+{
+	const json_t *id = json_object_get(m->root, "id");
+	if (!id)
+		return 0;
+	if (!json_is_string(id) && !json_is_integer(id))
+		return fault(f, RPC_INVALID, 400, "id must be a string or a whole number");
+	if (json_is_string(id) && strlen(json_string_value(id)) > MCP_ID_MAX)
+		return fault(f, RPC_INVALID, 400, "id is longer than %d bytes", MCP_ID_MAX);
+	m->id = id;
+	return 0;
+}
+
+static int read_method(struct mcp_message *m, struct mcp_fault *f)
+{
+	const json_t *method = json_object_get(m->root, "method");
+	bool answer = json_object_get(m->root, "result") || json_object_get(m->root, "error");
+	if (!method && answer && m->id) {
+		m->kind = MCP_RESPONSE;
+		return 0;
+	}
+	if (!json_is_string(method))
+		return fault(f, RPC_INVALID, 400, "method must be a string");
+	m->method = json_string_value(method);
+	m->kind = m->id ? MCP_REQUEST : MCP_NOTIFICATION;
+	m->params = json_object_get(m->root, "params");
+	if (m->params && !json_is_object(m->params))
+		return fault(f, RPC_INVALID, 400, "params must be an object");
+	m->meta = json_object_get(m->params, "_meta");
+	if (m->meta && !json_is_object(m->meta))
+		return fault(f, RPC_PARAMS, 400, "_meta must be an object");
+	return 0;
+}
+
+int mcp_message_read(const char *p, size_t n, struct mcp_message *out, struct mcp_fault *f)
+{
+	struct err e;
+	*out = (struct mcp_message){0};
+	out->root = json_read(p ? p : "", n, &e);
+	if (!out->root)
+		return fault(f, RPC_PARSE, 400, "%s", e.msg);
+	if (!json_is_object(out->root))
+		return fault(f, RPC_INVALID, 400, "a message is one JSON object; batches are not taken");
+	if (read_id(out, f))
+		return -1;
+	if (strcmp(json_str(out->root, "jsonrpc"), "2.0"))
+		return fault(f, RPC_INVALID, 400, "jsonrpc must be \"2.0\"");
+	return read_method(out, f);
+}
+
+bool mcp_version_known(const char *v)
+{
+	static const char *const known[] = {MCP_VERSION_LEGACY, "2025-06-18", "2025-03-26", "2024-11-05"};
+	for (size_t i = 0; i < countof(known); i++)
+		if (!strcmp(known[i], v))
+			return true;
+	return false;
+}
+
+// What Mcp-Name repeats; NULL for methods that have no such thing.
+static const char *named(const struct mcp_message *m)
+{
+	if (!strcmp(m->method, "tools/call") || !strcmp(m->method, "prompts/get"))
+		return json_str(m->params, "name");
+	return strcmp(m->method, "resources/read") ? NULL : json_str(m->params, "uri");
+}
+
+static int sextet(char c)
+{
+	static const char all[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	const char *p = c ? strchr(all, c) : NULL;
+	return p ? (int)(p - all) : -1;
+}
+
+// A header carries what is not plain ASCII as =?base64?…?=.
+static bool header_is(const char *header, const char *want)
+{
+	size_t n = strlen(header), end = 2, begin = strlen("=?base64?");
+	while (n && (header[n - 1] == ' ' || header[n - 1] == '\t')) // the library leaves these
+		n--;
+	if (n < begin + end || strncmp(header, "=?base64?", begin) || strncmp(header + n - end, "?=", end))
+		return strlen(want) == n && !memcmp(header, want, n);
+	uint32_t bits = 0, have = 0;
+	for (const char *p = header + begin; p < header + n - end && *p != '='; p++) {
+		int d = sextet(*p);
+		if (d < 0)
+			return false;
+		bits = bits << 6 | (uint32_t)d;
+		have += 6;
+		if (have < 8)
+			continue;
+		have -= 8;
+		char c = (char)(bits >> have & 0xff);
+		if (!c || *want++ != c)
+			return false;
+	}
+	return !*want;
+}
+
+static int check_headers(const struct mcp_message *m, const struct mcp_headers *h, const char *version, struct mcp_fault *f)
+{
+	const char *name = named(m);
+	if (!h->version || !header_is(h->version, version))
+		return fault(f, MCP_HEADER_MISMATCH, 400, "header MCP-Protocol-Version must say %.40s, as the message does", version);
+	if (!h->method || !header_is(h->method, m->method))
+		return fault(f, MCP_HEADER_MISMATCH, 400, "header Mcp-Method must say %.80s, as the message does", m->method);
+	if (name && (!h->name || !header_is(h->name, name)))
+		return fault(f, MCP_HEADER_MISMATCH, 400, "header Mcp-Name must say what the message names");
+	return 0;
+}
+
+static int judge_modern(const struct mcp_message *m, const struct mcp_headers *h, const char *version, struct mcp_fault *f)
+{
+	if (!version)
+		return fault(f, RPC_PARAMS, 400, "params._meta[\"" META_VERSION "\"] is missing");
+	if (!h->stdio && check_headers(m, h, version, f))
+		return -1;
+	if (strcmp(version, MCP_VERSION_MODERN))
+		return fault(f, MCP_BAD_VERSION, 400, "protocol version %.40s is not spoken here", version);
+	if (!json_is_object(json_object_get(m->meta, META_CAPABILITIES)))
+		return fault(f, RPC_PARAMS, 400, "params._meta[\"" META_CAPABILITIES "\"] is missing");
+	return 0;
+}
+
+int mcp_message_judge(const struct mcp_message *m, const struct mcp_headers *h, enum mcp_era *out_era, const char **out_version,
+		      struct mcp_fault *f)
+{
+	const json_t *v = json_object_get(m->meta, META_VERSION);
+	const char *said = json_is_string(v) ? json_string_value(v) : NULL;
+	// Dates compare as text; what is later than we know gets a modern refusal, with the list of what we know.
+	bool modern_header = !h->stdio && h->version && !mcp_version_known(h->version);
+	bool first = m->method && !strcmp(m->method, "initialize");
+	*out_era = MCP_LEGACY;
+	*out_version = h->version ? h->version : "2025-03-26";
+	if (m->kind != MCP_REQUEST) { // there is nothing to refuse
+		*out_era = modern_header ? MCP_MODERN : MCP_LEGACY;
+		return 0;
+	}
+	if (!said && !modern_header && (!m->method || strcmp(m->method, "server/discover")))
+		return 0;
+	if (!said && first && strcmp(h->version ? h->version : "", MCP_VERSION_MODERN))
+		return 0; // it negotiates in the message: the header may name what we do not know
+	*out_era = MCP_MODERN;
+	*out_version = said ? said : MCP_VERSION_MODERN;
+	return judge_modern(m, h, said, f);
+}
