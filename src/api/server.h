@@ -89,6 +89,7 @@ struct surface {
 	const struct route *routes; // ends with a NULL method
 	// Which requests are its own; NULL: all that are nobody else's.
 	bool (*mine)(const struct request *r);
+	const char *prefix; // its paths may come with this before them; NULL = none
 	bool any_parts; // its {} are not ids and names only
 	void (*fail)(struct request *r, const struct err *e); // the form of its errors, NULL: ours
 };

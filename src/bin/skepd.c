@@ -3,6 +3,7 @@
 //
 // Order: listen under a private name, take the lock, put the socket in its place, then open the state. So a
 // client whose own skepd lost the race finds the winner's socket at once and merely waits for its answer.
+#include "api/e2b.h"
 #include "api/front.h"
 #include "api/preview.h"
 #include "api/server.h"
@@ -33,7 +34,7 @@
 
 #define LOG_BYTES (4 << 20)
 
-static const struct surface *const surfaces[] = {&native_api, NULL};
+static const struct surface *const surfaces[] = {&e2b_api, &native_api, NULL};
 
 struct daemon {
 	bool foreground;
@@ -258,7 +259,7 @@ static int open_state(struct daemon *d, struct err *e)
 static int start(struct daemon *d, struct err *e)
 {
 	raise_files();
-	if (loop_init(&d->loop, e) || watch_signals(d, e) || open_state(d, e))
+	if (loop_init(&d->loop, e) || watch_signals(d, e) || open_state(d, e) || e2b_start(&d->loop, d->engine, e))
 		return -1;
 	d->server = server_new(&d->loop, d->engine, surfaces, take_fd(&d->listen_fd), e);
 	if (!d->server)
@@ -299,6 +300,7 @@ static int serve(struct daemon *d)
 	server_free(d->server);
 	preview_free(d->preview);
 	unlinkat(d->run_dir, "skepd.sock", 0);
+	e2b_stop();
 	engine_free(d->engine);
 	d->backend->ops->free(d->backend);
 	store_checkpoint(d->store);
