@@ -27,6 +27,8 @@ struct e2b_box {
 	bool auto_pause, auto_resume;
 	uint64_t timeout_ms;	// of the create: what a resume by traffic gets
 	uint64_t started, paused; // Unix ms; paused 0 = it is not
+	uint64_t ends;		// when it is killed or paused, 0 = never
+	bool killed;		// it is being removed: nobody finds it any more
 	struct e2b_box *next;
 };
 

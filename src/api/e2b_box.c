@@ -12,7 +12,6 @@
 #include <string.h>
 
 #define KIND "e2b"
-#define SLACK_MS 1000 // a cell may end a little before its time
 
 static struct {
 	struct loop *loop;
@@ -21,6 +20,7 @@ static struct {
 	struct e2b_stream *streams;
 	struct engine_listener listener;
 	struct chore reap;
+	struct timer due;
 } self;
 
 struct loop *e2b_loop(void)
@@ -73,6 +73,7 @@ static void print_box(struct buf *out, const struct e2b_box *b)
 	jw_ku64(&w, "timeout_ms", b->timeout_ms);
 	jw_ku64(&w, "started", b->started);
 	jw_ku64(&w, "paused", b->paused);
+	jw_ku64(&w, "ends", b->ends);
 	jw_close(&w, '}');
 }
 
@@ -120,6 +121,7 @@ static struct e2b_box *read_box(const char *id, const char *text)
 	b->timeout_ms = json_u64(o, "timeout_ms");
 	b->started = json_u64(o, "started");
 	b->paused = json_u64(o, "paused");
+	b->ends = json_u64(o, "ends");
 	if (b->template_id && b->user && b->workdir && strv_len(b->metadata) % 2 == 0)
 		return b;
 	e2b_box_free(b);
@@ -135,6 +137,8 @@ void e2b_box_save(struct engine *g, const struct e2b_box *b)
 		log_line(LOG_ERROR, "sandbox=%s %s", b->id, e.msg);
 }
 
+static void arm(void);
+
 int e2b_box_add(struct engine *g, struct e2b_box *b, struct err *e)
 {
 	auto_buf struct buf text = BUF_INIT(2 * LIMIT_REQUEST_BODY);
@@ -145,6 +149,7 @@ int e2b_box_add(struct engine *g, struct e2b_box *b, struct err *e)
 	}
 	b->next = self.boxes;
 	self.boxes = b;
+	arm();
 	return 0;
 }
 
@@ -161,7 +166,7 @@ const struct sandbox *e2b_row(struct engine *g, const struct e2b_box *b)
 static bool is_over(const struct e2b_box *b, const struct sandbox *s)
 {
 	bool down = s->state == STATE_STOPPED || s->state == STATE_FAILED;
-	return !b->auto_pause && down && s->expires && s->expires <= clock_unix_ms() + SLACK_MS;
+	return b->killed || (!b->auto_pause && down && b->ends && b->ends <= clock_unix_ms());
 }
 
 static struct e2b_box *find(const char *id, size_t n)
@@ -188,7 +193,7 @@ struct e2b_box *e2b_boxes(struct engine *g)
 bool e2b_is_running(struct engine *g, const struct e2b_box *b)
 {
 	const struct sandbox *s = e2b_row(g, b);
-	return s && s->state == STATE_RUNNING;
+	return s && s->state == STATE_RUNNING && !b->killed;
 }
 
 // --- streams ---
@@ -261,30 +266,102 @@ static void on_state(struct engine_listener *l, const struct sandbox *s, bool go
 		b->paused = paused;
 		e2b_box_save(self.engine, b);
 	}
-	if (is_over(b, s))
-		loop_soon(self.loop, &self.reap);
+	loop_soon(self.loop, &self.reap);
 }
 
-static void on_reaped(void *ctx, const struct err *e, const struct outcome *o)
+// --- its end ---
+
+struct kill {
+	char id[ID_SIZE];
+	struct done done;
+};
+
+static void on_killed(void *ctx, const struct err *e, const struct outcome *o)
+{
+	struct kill *k = ctx;
+	struct e2b_box *b = find(k->id, strlen(k->id));
+	if (e && b) // it could not be removed: it is there again
+		b->killed = false;
+	k->done.fn(k->done.ctx, e, o);
+	free(k);
+}
+
+// Nobody finds it any more, then its streams end, then it goes.
+void e2b_kill(struct engine *g, struct e2b_box *b, struct done d)
+{
+	struct kill *k = xcalloc(1, sizeof *k);
+	k->done = d;
+	memcpy(k->id, b->id, sizeof k->id);
+	b->killed = true;
+	e2b_cut(k->id);
+	engine_remove(g, k->id, true, (struct done){on_killed, k});
+}
+
+static void on_ended(void *ctx, const struct err *e, const struct outcome *o)
 {
 	(void)ctx, (void)o;
 	if (e && e->kind != ERR_NOT_FOUND)
-		log_line(LOG_WARN, "an expired E2B sandbox is left: %s", e->msg);
+		log_line(LOG_WARN, "an E2B sandbox whose time is over: %s", e->msg);
 }
 
-// A removal may end at once and take its box with it.
-static void reap(struct chore *c)
+static void arm(void)
 {
-	char **ids = NULL;
-	(void)c;
+	uint64_t now = clock_unix_ms(), first = 0;
+	for (struct e2b_box *b = self.boxes; b; b = b->next)
+		if (b->ends && !b->killed && e2b_is_running(self.engine, b) && (!first || b->ends < first))
+			first = b->ends;
+	if (first)
+		timer_set(self.loop, &self.due, first > now ? (first - now < 86400000 ? first - now : 86400000) : 0);
+	else
+		timer_clear(self.loop, &self.due);
+}
+
+int e2b_end_set(struct engine *g, struct e2b_box *b, uint64_t ends, struct err *e)
+{
+	if (engine_expire(g, b->id, ends ? ends + E2B_GRACE_MS : 0, e))
+		return -1;
+	b->ends = ends;
+	e2b_box_save(g, b);
+	arm();
+	return 0;
+}
+
+// What is done to one may take it out of the list.
+static void end_all(void)
+{
+	char **kill = NULL, **pause = NULL;
+	uint64_t now = clock_unix_ms();
+	struct err ignored;
 	for (struct e2b_box *b = self.boxes; b; b = b->next) {
 		const struct sandbox *s = e2b_row(self.engine, b);
-		if (s && is_over(b, s))
-			strv_add(&ids, b->id);
+		bool due = s && s->state == STATE_RUNNING && b->ends && b->ends <= now;
+		if (s && !b->killed && (is_over(b, s) || (due && !b->auto_pause)))
+			strv_add(&kill, b->id);
+		else if (due && !b->killed)
+			strv_add(&pause, b->id);
 	}
-	for (char **id = ids; id && *id; id++)
-		engine_remove(self.engine, *id, true, (struct done){on_reaped, NULL});
-	strv_free(ids);
+	for (char **id = kill; id && *id; id++)
+		e2b_kill(self.engine, find(*id, strlen(*id)), (struct done){on_ended, NULL});
+	for (char **id = pause; id && *id; id++) {
+		struct e2b_box *b = find(*id, strlen(*id));
+		if (b && !e2b_end_set(self.engine, b, 0, &ignored))
+			engine_pause(self.engine, *id, true, (struct done){on_ended, NULL});
+	}
+	strv_free(kill);
+	strv_free(pause);
+	arm();
+}
+
+static void reap(struct chore *c)
+{
+	(void)c;
+	end_all();
+}
+
+static void on_due(struct timer *t)
+{
+	(void)t;
+	end_all();
 }
 
 // --- running again ---
@@ -311,7 +388,7 @@ void e2b_resume(struct engine *g, struct e2b_box *b, uint64_t timeout_ms, struct
 {
 	struct err e;
 	const struct sandbox *s = e2b_row(g, b);
-	if (!s || engine_expire(g, b->id, timeout_ms ? clock_unix_ms() + timeout_ms : 0, &e)) {
+	if (!s || e2b_end_set(g, b, timeout_ms ? clock_unix_ms() + timeout_ms : 0, &e)) {
 		if (!s)
 			err_set(&e, ERR_NOT_FOUND, "sandbox %s was killed", b->id);
 		d.fn(d.ctx, &e, NULL);
@@ -375,6 +452,7 @@ int e2b_start(struct loop *l, struct engine *g, struct err *e)
 	self.loop = l;
 	self.engine = g;
 	self.reap.fn = reap;
+	self.due.fn = on_due;
 	self.listener.fn = on_state;
 	int rc = engine_notes(g, KIND, load, &lost, e);
 	for (char **k = lost; k && *k && !rc; k++)
@@ -389,6 +467,8 @@ int e2b_start(struct loop *l, struct engine *g, struct err *e)
 
 void e2b_stop(void)
 {
+	timer_clear(self.loop, &self.due);
+	loop_forget(self.loop, &self.reap);
 	while (self.boxes) {
 		struct e2b_box *b = self.boxes;
 		self.boxes = b->next;

@@ -41,6 +41,9 @@ struct e2b_done {
 };
 // Runs again, and ends timeout_ms from now (0 = never by itself).
 void e2b_resume(struct engine *g, struct e2b_box *b, uint64_t timeout_ms, struct e2b_done d);
+int e2b_end_set(struct engine *g, struct e2b_box *b, uint64_t ends, struct err *e) MUST_USE; // Unix ms; 0 = never
+void e2b_kill(struct engine *g, struct e2b_box *b, struct done d);
+#define E2B_GRACE_MS 2000 // skepd ends a sandbox when its time is over; its cell, a little later, when there is no skepd
 struct loop *e2b_loop(void);
 
 // e2b_sandboxes.c

@@ -28,7 +28,7 @@ static void put_listed(struct jsonw *w, struct engine *g, const struct e2b_box *
 	bool running = s->state == STATE_RUNNING;
 	e2b_put_members(w, b);
 	e2b_ktime(w, "startedAt", b->started);
-	e2b_ktime(w, "endAt", running ? (s->expires ? s->expires : clock_unix_ms() + 365ULL * 86400000) : b->paused ? b->paused : b->started);
+	e2b_ktime(w, "endAt", running ? (b->ends ? b->ends : clock_unix_ms() + 365ULL * 86400000) : b->paused ? b->paused : b->started);
 	jw_kstr(w, "state", running ? "running" : "paused");
 	jw_ku64(w, "cpuCount", cpus_of(s));
 	jw_ku64(w, "memoryMB", s->limits.memory >> 20);

@@ -166,7 +166,7 @@ static int read_create(struct making *m, uint64_t timeout_s, struct err *e)
 	if (!open)
 		key_make(b->traffic);
 	b->timeout_ms = timeout_s * 1000;
-	m->c.ttl_ms = b->timeout_ms;
+	m->c.ttl_ms = b->timeout_ms + E2B_GRACE_MS;
 	m->c.on_expiry = b->auto_pause ? EXPIRY_PAUSE : EXPIRY_STOP;
 	m->c.start = true;
 	label_metadata(b, &m->c);
@@ -269,6 +269,7 @@ static void on_created(void *ctx, const struct err *e, const struct outcome *o)
 	struct e2b_build *b = build_of(m, &t);
 	memcpy(m->box->id, o->sandbox->id, sizeof m->box->id);
 	m->box->started = o->sandbox->created;
+	m->box->ends = clock_unix_ms() + m->box->timeout_ms;
 	m->box->user = xstrdup(b && b->user ? b->user : E2B_USER);
 	m->box->workdir = b && b->workdir ? xstrdup(b->workdir) : xasprintf(strcmp(m->box->user, "root") ? "/home/%s" : "/%s", m->box->user);
 	settle_env(m->box, b ? b->env : NULL);
@@ -362,12 +363,11 @@ static void on_connected(void *ctx, const struct err *e, struct e2b_box *b)
 }
 
 // Only ever later.
-static void extend(struct engine *g, const struct e2b_box *b, uint64_t seconds)
+static void extend(struct engine *g, struct e2b_box *b, uint64_t seconds)
 {
 	struct err ignored;
-	const struct sandbox *s = e2b_row(g, b);
 	uint64_t end = clock_unix_ms() + seconds * 1000;
-	if (s && s->expires && s->expires < end && engine_expire(g, b->id, end, &ignored))
+	if (b->ends && b->ends < end && e2b_end_set(g, b, end, &ignored))
 		return; // it was killed this moment
 }
 
@@ -439,7 +439,7 @@ void e2b_post_pause(struct request *r)
 		e2b_error(r, 409, "sandbox \"%s\" is already paused", b->id);
 		return;
 	}
-	if (json_get_bool(r->json, "memory", &memory, &e) || engine_expire(r->engine, b->id, 0, &e)) {
+	if (json_get_bool(r->json, "memory", &memory, &e) || e2b_end_set(r->engine, b, 0, &e)) {
 		request_fail(r, &e);
 		return;
 	}
@@ -449,12 +449,11 @@ void e2b_post_pause(struct request *r)
 		engine_stop(r->engine, b->id, (struct done){done_empty, r});
 }
 
-// Streams end when the sandbox is gone for everybody, not while it is being taken apart.
 void e2b_delete_sandbox(struct request *r)
 {
 	struct e2b_box *b = e2b_named(r);
 	if (b)
-		engine_remove(r->engine, b->id, true, (struct done){done_empty, r});
+		e2b_kill(r->engine, b, (struct done){done_empty, r});
 }
 
 // --- time ---
@@ -478,7 +477,7 @@ void e2b_post_timeout(struct request *r)
 		return;
 	if (!json_object_get(r->json, "timeout") || seconds > TIMEOUT_MAX_S)
 		e2b_error(r, 400, "timeout must be a number of seconds, at most %llu", TIMEOUT_MAX_S);
-	else if (engine_expire(r->engine, b->id, clock_unix_ms() + seconds * 1000 + !seconds, &e))
+	else if (e2b_end_set(r->engine, b, clock_unix_ms() + seconds * 1000 + !seconds, &e))
 		request_fail(r, &e);
 	else
 		request_answer(r, 204);
@@ -619,8 +618,8 @@ static void start_next(struct forking *f)
 	}
 	if (!of)
 		err_set(&e, ERR_NOT_FOUND, "sandbox %s was killed", f->id);
-	if (!of || e2b_box_add(f->r->engine, fork_box(of, id, f->timeout_ms), &e) ||
-	    engine_expire(f->r->engine, id, clock_unix_ms() + f->timeout_ms, &e))
+	struct e2b_box *b = of ? fork_box(of, id, f->timeout_ms) : NULL;
+	if (!b || e2b_box_add(f->r->engine, b, &e) || e2b_end_set(f->r->engine, b, clock_unix_ms() + f->timeout_ms, &e))
 		on_fork_up(f, &e, NULL);
 	else
 		engine_start(f->r->engine, id, (struct done){on_fork_up, f});
