@@ -41,7 +41,7 @@ struct e2b_box *e2b_box_get(struct engine *g, const char *id);
 struct e2b_box *e2b_boxes(struct engine *g); // first of all
 bool e2b_is_running(struct engine *g, const struct e2b_box *b); // neither paused nor gone
 
-// For traffic to a sandbox: fn is called at once when it runs, later when it has to be resumed first (autoResume), with b NULL
+// A question whether it runs (/health) is no traffic. For traffic to a sandbox: fn is called at once when it runs, later when it has to be resumed first (autoResume), with b NULL
 // when it does not run. fn finds its own state in ctx.
 void e2b_awake(struct engine *g, const char *id, void (*fn)(void *ctx, struct e2b_box *b), void *ctx);
 
