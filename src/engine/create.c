@@ -300,6 +300,7 @@ static int make_new(struct engine *g, struct create *c, struct sandbox *row, cha
 		return -1;
 	row->nested = c->nested;
 	row->trace_off = c->trace_off;
+	row->keep_tmp = c->keep_tmp && c->profile == PROFILE_ROOT;
 	row->path = take(&c->caller_path);
 	row->labels = list_or_empty(&c->labels);
 	row->lowers = xcalloc(1, sizeof *row->lowers);

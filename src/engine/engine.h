@@ -64,6 +64,7 @@ struct create {
 	bool auto_snapshot, pin, pinned, lease; // lease: ttl_ms begins anew with every use
 	enum on_expiry on_expiry;
 	bool empty, nested, trace_off, strict, run, keep, start, has_exec;
+	bool keep_tmp; // /tmp is of the layer: snapshots cover it. The root profile only
 	bool no_project; // its file is left aside
 	bool no_caches;  // nor are package caches of the daemon's user shown
 	enum setup_mode setup;
