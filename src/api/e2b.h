@@ -29,6 +29,7 @@ struct e2b_box {
 	uint64_t started, paused; // Unix ms; paused 0 = it is not
 	uint64_t ends;		// when it is killed or paused, 0 = never
 	bool killed;		// it is being removed: nobody finds it any more
+	unsigned held;		// operations under way that may stop it for a moment: it counts as running
 	struct e2b_box *next;
 };
 

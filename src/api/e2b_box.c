@@ -193,7 +193,7 @@ struct e2b_box *e2b_boxes(struct engine *g)
 bool e2b_is_running(struct engine *g, const struct e2b_box *b)
 {
 	const struct sandbox *s = e2b_row(g, b);
-	return s && s->state == STATE_RUNNING && !b->killed;
+	return s && !b->killed && (s->state == STATE_RUNNING || (b->held && s->state == STATE_STOPPED));
 }
 
 // --- streams ---
@@ -255,6 +255,8 @@ static void on_state(struct engine_listener *l, const struct sandbox *s, bool go
 	(void)l;
 	if (!b)
 		return;
+	if (!gone && b->held && s->state == STATE_STOPPED)
+		return;
 	if (gone || s->state != STATE_RUNNING)
 		e2b_cut(b->id);
 	if (gone) {
@@ -267,6 +269,38 @@ static void on_state(struct engine_listener *l, const struct sandbox *s, bool go
 		e2b_box_save(self.engine, b);
 	}
 	loop_soon(self.loop, &self.reap);
+}
+
+// --- a moment without a cell ---
+
+struct holding {
+	char id[ID_SIZE];
+	struct err why;
+	bool failed;
+	void (*fn)(void *ctx, const struct err *e);
+	void *ctx;
+};
+
+static void on_released(void *ctx, const struct err *e, const struct outcome *o)
+{
+	struct holding *h = ctx;
+	struct e2b_box *b = find(h->id, strlen(h->id));
+	(void)o;
+	if (b)
+		b->held--;
+	h->fn(h->ctx, h->failed ? &h->why : e);
+	free(h);
+}
+
+// A snapshot of a sandbox in which nothing runs ends its cell: to E2B it went on running, so there is a new one.
+void e2b_release(struct engine *g, const char *id, const struct err *why, void (*fn)(void *ctx, const struct err *e), void *ctx)
+{
+	struct holding *h = xcalloc(1, sizeof *h);
+	*h = (struct holding){.fn = fn, .ctx = ctx, .failed = why != NULL};
+	if (why)
+		h->why = *why;
+	memcpy(h->id, id, strnlen(id, ID_SIZE - 1));
+	engine_start(g, h->id, (struct done){on_released, h});
 }
 
 // --- its end ---

@@ -322,7 +322,7 @@ void e2b_build_begin(struct engine *g, struct e2b_template *t, struct e2b_build 
 		finish(x, &e);
 		return;
 	}
-	struct create c = {.limits = LIMITS_DEFAULT, .umask_bits = 022, .start = true, .no_project = true, .no_caches = true, .setup = SETUP_OFF};
+	struct create c = {.limits = LIMITS_DEFAULT, .umask_bits = 022, .start = true, .no_project = true, .no_caches = true, .setup = SETUP_OFF, .keep_tmp = true};
 	e2b_net_open(g, &c.net);
 	if (on) {
 		c.from = xstrdup(on->snapshot);

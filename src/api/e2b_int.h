@@ -44,6 +44,8 @@ void e2b_resume(struct engine *g, struct e2b_box *b, uint64_t timeout_ms, struct
 int e2b_end_set(struct engine *g, struct e2b_box *b, uint64_t ends, struct err *e) MUST_USE; // Unix ms; 0 = never
 void e2b_kill(struct engine *g, struct e2b_box *b, struct done d);
 #define E2B_GRACE_MS 2000 // skepd ends a sandbox when its time is over; its cell, a little later, when there is no skepd
+// After an operation with b->held counted up, whose outcome was `why`: it runs as before, and is no longer held.
+void e2b_release(struct engine *g, const char *id, const struct err *why, void (*fn)(void *ctx, const struct err *e), void *ctx);
 struct loop *e2b_loop(void);
 
 // e2b_sandboxes.c

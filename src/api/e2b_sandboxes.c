@@ -625,19 +625,27 @@ static void start_next(struct forking *f)
 		engine_start(f->r->engine, id, (struct done){on_fork_up, f});
 }
 
+static void on_going_on(void *ctx, const struct err *e)
+{
+	struct forking *f = ctx;
+	struct request *r = f->r;
+	if (!e) {
+		start_next(f);
+		return;
+	}
+	strv_free(f->ids);
+	free(f->errs);
+	free(f);
+	request_fail(r, e);
+}
+
 static void on_forked(void *ctx, const struct err *e, const struct outcome *o)
 {
 	struct forking *f = ctx;
-	if (e) {
-		struct request *r = f->r;
-		free(f);
-		request_fail(r, e);
-		return;
-	}
-	for (const struct sandbox *const *s = o->forks; *s; s++)
+	for (const struct sandbox *const *s = e ? NULL : o->forks; s && *s; s++)
 		strv_add(&f->ids, (*s)->id);
 	f->errs = xcalloc(strv_len(f->ids) + 1, sizeof *f->errs);
-	start_next(f);
+	e2b_release(f->r->engine, f->id, e, on_going_on, f);
 }
 
 void e2b_post_fork(struct request *r)
@@ -657,5 +665,6 @@ void e2b_post_fork(struct request *r)
 	struct forking *f = xcalloc(1, sizeof *f);
 	*f = (struct forking){.r = r, .timeout_ms = timeout_s * 1000};
 	memcpy(f->id, b->id, sizeof f->id);
+	b->held++;
 	engine_fork(r->engine, f->id, NULL, (uint32_t)count, (struct done){on_forked, f});
 }

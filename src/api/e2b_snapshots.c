@@ -28,8 +28,9 @@ static void put_snapshot(struct jsonw *w, const struct e2b_template *t, const ch
 struct sealing {
 	struct request *r;
 	char of[ID_SIZE], build[40];
+	char snapshot[ID_SIZE];
+	bool running;
 	char *name, *tag; // name NULL = none
-	struct e2b_build *made; // not in a template yet
 };
 
 static void sealing_free(struct sealing *s)
@@ -51,7 +52,7 @@ static void inherit(struct e2b_build *b, const struct e2b_box *of)
 			strv_add(&b->env, *v);
 }
 
-static void on_snapshot(void *ctx, const struct err *e, const struct outcome *o)
+static void on_running(void *ctx, const struct err *e)
 {
 	struct sealing *s = ctx;
 	struct request *r = s->r;
@@ -70,7 +71,7 @@ static void on_snapshot(void *ctx, const struct err *e, const struct outcome *o)
 	memcpy(t->source, s->of, sizeof t->source);
 	struct e2b_build *b = e2b_build_new(t);
 	memcpy(b->id, s->build, sizeof b->id);
-	memcpy(b->snapshot, o->snapshot->id, sizeof b->snapshot);
+	memcpy(b->snapshot, s->snapshot, sizeof b->snapshot);
 	inherit(b, of);
 	const char *tag = s->tag ? s->tag : "default";
 	e2b_tag_set(t, tag, b->id);
@@ -78,6 +79,17 @@ static void on_snapshot(void *ctx, const struct err *e, const struct outcome *o)
 	put_snapshot(&w, t, tag);
 	sealing_free(s);
 	request_answer(r, 201);
+}
+
+static void on_snapshot(void *ctx, const struct err *e, const struct outcome *o)
+{
+	struct sealing *s = ctx;
+	if (!e)
+		memcpy(s->snapshot, o->snapshot->id, sizeof s->snapshot);
+	if (s->running)
+		e2b_release(s->r->engine, s->of, e, on_running, s);
+	else
+		on_running(s, e);
 }
 
 static int read_name(struct request *r, struct sealing *s, struct err *e)
@@ -115,6 +127,8 @@ void e2b_post_snapshot(struct request *r)
 		return;
 	}
 	auto_free char *name = xasprintf("e2b-%s", s->build);
+	s->running = e2b_is_running(r->engine, b);
+	b->held += s->running;
 	engine_snapshot(r->engine, s->of, name, (struct done){on_snapshot, s});
 }
 
