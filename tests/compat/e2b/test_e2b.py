@@ -35,6 +35,6 @@ def test_node(e2b, suite):
     run(e2b, ["node", "--test", suite])
 
 
-@pytest.mark.parametrize("suite", PYTHON)
-def test_python(e2b, suite):
-    run(e2b, ["/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", suite])
+def test_python(e2b):
+    """In one process: the SDK takes seconds to be imported."""
+    run(e2b, ["/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", *PYTHON])
