@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/jsonw.h"
 
+#include "base/base64.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include <string.h>
@@ -96,23 +97,12 @@ void jw_raw(struct jsonw *w, const char *json)
 	buf_str(w->b, json);
 }
 
-static void base64(struct buf *b, const char *s, size_t n)
-{
-	static const char d[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-	const unsigned char *p = (const unsigned char *)s;
-	for (size_t i = 0; i < n; i += 3) {
-		uint32_t v = (uint32_t)p[i] << 16 | (i + 1 < n ? p[i + 1] << 8 : 0) | (i + 2 < n ? p[i + 2] : 0);
-		char q[4] = {d[v >> 18], d[v >> 12 & 63], i + 1 < n ? d[v >> 6 & 63] : '=', i + 2 < n ? d[v & 63] : '='};
-		buf_add(b, q, 4);
-	}
-}
-
 void jw_kb64(struct jsonw *w, const char *key, const char *p, size_t n)
 {
 	jw_key(w, key);
 	separate(w);
 	buf_byte(w->b, '"');
-	base64(w->b, p, n);
+	base64_add(w->b, p, n);
 	buf_byte(w->b, '"');
 }
 
