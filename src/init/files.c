@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/pack.h"
 #include "base/str.h"
+#include "init/account.h"
 #include "init/collect.h"
 #include "init/files_int.h"
 #include "init/watch.h"
@@ -127,6 +128,7 @@ static const struct {
 	{"collect", op_collect, 0, 0},
 	{"restore", op_restore, 1, 1},
 	{"watch", op_watch, 0, 0},
+	{"for", op_for, 2, WORDS},
 };
 
 int files_job(char *const *argv)

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// A user of the cell by name, as the owner of what a file operation is about: whose home relative paths begin in, and to
+// whom belongs what is made. The operation itself keeps the rights it was started with.
+#pragma once
+#include "base/err.h"
+#include <sys/types.h>
+
+// Of this process, which does one operation. Fails with EUSERS for a name that the cell's passwd does not know.
+int account_enter(const char *user, struct err *e) MUST_USE;
+// Absolute, without . and ..: "" and ~ are the home, what is relative begins there. Owned.
+char *account_path(const char *path);
+int account_own(int dir, const char *name, struct err *e) MUST_USE; // gives it to the account, where we may
+// Makes what is missing of the directory, parents too, for the account. EEXIST: nothing is missing; ENOTDIR: something else is there.
+int account_mkdirs(const char *path, struct err *e) MUST_USE;
+
+// for USER OP PATH…: one of these operations, its paths as USER means them (account_path):
+//
+//   home DIR       str home, str DIR's path. ENOENT, ENOTDIR: of DIR
+int op_for(char *const *a, struct err *e) MUST_USE;
