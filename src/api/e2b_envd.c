@@ -27,6 +27,15 @@ enum call_kind { CALL_RPC, CALL_STREAM, CALL_REST, CALL_FILE, CALL_OPEN }; // FI
 	X("POST", "/process.Process/CloseStdin", BODY_BYTES, process_close_stdin, CALL_RPC) \
 	X("POST", "/process.Process/SendSignal", BODY_BYTES, process_send_signal, CALL_RPC) \
 	X("POST", "/process.Process/Update", BODY_BYTES, process_update, CALL_RPC)    \
+	X("POST", "/filesystem.Filesystem/Stat", BODY_BYTES, filesystem_stat, CALL_RPC) \
+	X("POST", "/filesystem.Filesystem/ListDir", BODY_BYTES, filesystem_list_dir, CALL_RPC) \
+	X("POST", "/filesystem.Filesystem/MakeDir", BODY_BYTES, filesystem_make_dir, CALL_RPC) \
+	X("POST", "/filesystem.Filesystem/Move", BODY_BYTES, filesystem_move, CALL_RPC) \
+	X("POST", "/filesystem.Filesystem/Remove", BODY_BYTES, filesystem_remove, CALL_RPC) \
+	X("POST", "/filesystem.Filesystem/WatchDir", BODY_BYTES, filesystem_watch_dir, CALL_STREAM) \
+	X("POST", "/filesystem.Filesystem/CreateWatcher", BODY_BYTES, filesystem_create_watcher, CALL_RPC) \
+	X("POST", "/filesystem.Filesystem/GetWatcherEvents", BODY_BYTES, filesystem_get_watcher_events, CALL_RPC) \
+	X("POST", "/filesystem.Filesystem/RemoveWatcher", BODY_BYTES, filesystem_remove_watcher, CALL_RPC) \
 	X("GET", "/health", BODY_NONE, get_health, CALL_OPEN)                         \
 	X("GET", "/envs", BODY_NONE, get_envs, CALL_REST)
 
@@ -272,4 +281,5 @@ const struct surface e2b_envd = {.name = "envd", .routes = routes, .mine = is_mi
 void e2b_envd_stop(void)
 {
 	processes_forget();
+	watches_forget();
 }

@@ -44,3 +44,17 @@ void process_close_stdin(struct envd_call *c);
 void process_send_signal(struct envd_call *c);
 void process_update(struct envd_call *c);
 void processes_forget(void);
+
+// e2b_filesystem.c
+void filesystem_stat(struct envd_call *c);
+void filesystem_list_dir(struct envd_call *c);
+void filesystem_make_dir(struct envd_call *c);
+void filesystem_move(struct envd_call *c);
+void filesystem_remove(struct envd_call *c);
+
+// e2b_watch.c
+void filesystem_watch_dir(struct envd_call *c);
+void filesystem_create_watcher(struct envd_call *c);
+void filesystem_get_watcher_events(struct envd_call *c);
+void filesystem_remove_watcher(struct envd_call *c);
+void watches_forget(void);

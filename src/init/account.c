@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "init/account.h"
 
-#include "base/buf.h"
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "init/account_int.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define ARGS 60
 
 static struct {
 	char *home;
@@ -21,11 +23,8 @@ static struct {
 int account_enter(const char *user, struct err *e)
 {
 	struct passwd *pw = getpwnam(user);
-	if (!pw) {
-		err_set(e, ERR_DENIED, "invalid username: '%.200s'", user);
-		e->sys = EUSERS;
-		return -1;
-	}
+	if (!pw)
+		return err_no(e, EUSERS, "invalid username: '%.200s'", user);
 	self.home = xstrdup(pw->pw_dir && pw->pw_dir[0] == '/' ? pw->pw_dir : "/");
 	self.uid = pw->pw_uid;
 	self.gid = pw->pw_gid;
@@ -70,6 +69,11 @@ int account_own(int dir, const char *name, struct err *e)
 	return fchownat(dir, name, self.uid, self.gid, AT_SYMLINK_NOFOLLOW) ? err_sys(e, "owner of %s", name) : 0;
 }
 
+int account_own_fd(int fd, struct err *e)
+{
+	return !geteuid() && fchown(fd, self.uid, self.gid) ? err_sys(e, "owner") : 0;
+}
+
 static int make_one(const char *path, struct err *e)
 {
 	if (!mkdir(path, 0755))
@@ -81,10 +85,9 @@ int account_mkdirs(const char *path, struct err *e)
 {
 	struct stat st;
 	if (!stat(path, &st)) {
-		err_set(e, ERR_CONFLICT, S_ISDIR(st.st_mode) ? "directory already exists: %s" : "path already exists but it is not a directory: %s",
-			path);
-		e->sys = S_ISDIR(st.st_mode) ? EEXIST : ENOTDIR;
-		return -1;
+		if (S_ISDIR(st.st_mode))
+			return err_no(e, EEXIST, "directory already exists: %s", path);
+		return err_no(e, ENOTDIR, "path already exists but it is not a directory: %s", path);
 	}
 	if (errno != ENOENT)
 		return err_sys(e, "%s", path);
@@ -104,18 +107,12 @@ static int op_home(char *const *a, struct err *e)
 	const char *dir = a[0];
 	auto_buf struct buf b = BUF_INIT(16 << 10);
 	int rc = stat(dir, &st), why = errno;
-	if (rc && (why == ENOENT || why == ENOTDIR)) {
-		err_set(e, ERR_NOT_FOUND, "cwd '%s' does not exist", dir);
-		e->sys = ENOENT;
-		return -1;
-	}
+	if (rc && (why == ENOENT || why == ENOTDIR))
+		return err_no(e, ENOENT, "cwd '%s' does not exist", dir);
 	if (rc)
 		return err_sys(e, "cwd '%s'", dir);
-	if (!S_ISDIR(st.st_mode)) {
-		err_set(e, ERR_INVALID, "cwd '%s' is not a directory", dir);
-		e->sys = ENOTDIR;
-		return -1;
-	}
+	if (!S_ISDIR(st.st_mode))
+		return err_no(e, ENOTDIR, "cwd '%s' is not a directory", dir);
 	wire_str(&b, self.home);
 	wire_str(&b, dir);
 	return fs_write_all(1, b.p, b.n, e);
@@ -127,18 +124,28 @@ static const struct {
 	int min, max, paths;
 } ops[] = {
 	{"home", op_home, 1, 1, 1},
+	{"entry", account_entry, 1, 1, 1},
+	{"entries", account_entries, 2, 2, 1},
+	{"make", account_make, 1, 1, 1},
+	{"move", account_move, 2, 2, 2},
+	{"fill", account_fill, 1, ARGS, 1},
+	{"fetch", account_fetch, 1, 3, 1},
+	{"compose", account_compose, 2, ARGS, ARGS},
+	{"remove", op_remove, 1, 1, 1},
+	{"inotify", op_inotify, 1, 2, 1},
 };
 
 int op_for(char *const *a, struct err *e)
 {
 	int n = (int)strv_len(a) - 2;
+	umask(022);
 	if (account_enter(a[0], e))
 		return -1;
 	for (size_t i = 0; i < countof(ops); i++) {
 		if (strcmp(ops[i].name, a[1]) || n < ops[i].min || n > ops[i].max)
 			continue;
 		char **args = strv_copy(a + 2);
-		for (int k = 0; k < ops[i].paths; k++) {
+		for (int k = 0; k < ops[i].paths && args[k]; k++) {
 			auto_free char *given = args[k];
 			args[k] = account_path(given);
 		}
