@@ -104,6 +104,7 @@ struct front *server_front(struct server *s); // for TCP: listeners, and who tak
 struct loop *request_loop(struct request *r);
 const char *request_query(struct request *r, const char *key);	      // NULL when absent
 const char *request_header(const struct request *r, const char *name); // likewise
+void request_each_header(const struct request *r, void (*each)(void *ctx, const char *name, const char *value), void *ctx);
 void request_set_header(struct request *r, const char *name, const char *value);
 
 void request_answer(struct request *r, int status); // with r->answer as it is
