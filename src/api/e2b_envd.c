@@ -4,6 +4,7 @@
 #include "api/e2b_envd.h"
 
 #include "api/e2b_envd_int.h"
+#include "api/e2b_files.h"
 #include "base/base64.h"
 #include "base/jsonw.h"
 #include "base/mem.h"
@@ -36,6 +37,9 @@ enum call_kind { CALL_RPC, CALL_STREAM, CALL_REST, CALL_FILE, CALL_OPEN }; // FI
 	X("POST", "/filesystem.Filesystem/CreateWatcher", BODY_BYTES, filesystem_create_watcher, CALL_RPC) \
 	X("POST", "/filesystem.Filesystem/GetWatcherEvents", BODY_BYTES, filesystem_get_watcher_events, CALL_RPC) \
 	X("POST", "/filesystem.Filesystem/RemoveWatcher", BODY_BYTES, filesystem_remove_watcher, CALL_RPC) \
+	X("GET", "/files", BODY_NONE, files_get, CALL_FILE)                           \
+	X("POST", "/files", BODY_STREAM, files_post, CALL_FILE)                       \
+	X("POST", "/files/compose", BODY_JSON, files_compose, CALL_REST)              \
 	X("GET", "/health", BODY_NONE, get_health, CALL_OPEN)                         \
 	X("GET", "/envs", BODY_NONE, get_envs, CALL_REST)
 
@@ -130,6 +134,13 @@ void envd_error(struct envd_call *c, enum rpc_code code, const char *message)
 		rest_error(r, rest_status(code), message);
 }
 
+void envd_refuse(struct envd_call *c, int status, const char *message)
+{
+	struct request *r = c->r;
+	envd_call_free(c);
+	rest_error(r, status, message);
+}
+
 enum rpc_code envd_code_of(const struct err *e)
 {
 	return e->sys == EUSERS		       ? RPC_UNAUTHENTICATED
@@ -198,7 +209,7 @@ static char *id_of(const struct request *r)
 static bool is_mine(const struct request *r)
 {
 	auto_free char *id = id_of(r);
-	return id;
+	return id || (str_has_prefix(r->target, "/files?") && strstr(r->target, "signature="));
 }
 
 static bool may_enter(const struct request *r, const struct e2b_box *b)
@@ -244,19 +255,41 @@ static void on_awake(void *ctx, struct e2b_box *b)
 	c->fn(c);
 }
 
+static size_t not_yet(struct request *r, const char *p, size_t n)
+{
+	(void)r, (void)p, (void)n;
+	return 0;
+}
+
+static const char *refused(struct request *r, enum call_kind kind, const struct e2b_box *b)
+{
+	if (kind == CALL_OPEN)
+		return NULL;
+	if (kind == CALL_FILE)
+		return files_refused(r, b);
+	return may_enter(r, b) ? NULL : "unauthorized access, please provide a valid access token or method signing if supported";
+}
+
 static void enter(struct request *r)
 {
 	auto_free char *id = id_of(r);
-	const struct e2b_box *b = id ? e2b_box_get(r->engine, id) : NULL;
 	enum call_kind kind = kind_of(r);
+	const struct e2b_box *b = id ? e2b_box_get(r->engine, id) : kind == CALL_FILE ? files_box(r) : NULL;
+	if (!b && !id && kind == CALL_FILE) {
+		rest_error(r, 401, "invalid signature");
+		return;
+	}
 	if (!b) {
 		answer_lost(r, id ? id : "");
 		return;
 	}
-	if (kind != CALL_OPEN && kind != CALL_FILE && !may_enter(r, b)) {
-		rest_error(r, 401, "unauthorized access, please provide a valid access token or method signing if supported");
+	const char *why = refused(r, kind, b);
+	if (why) {
+		rest_error(r, 401, why);
 		return;
 	}
+	if (r->route->body == BODY_STREAM)
+		r->on_body = not_yet;
 	struct envd_call *c = xcalloc(1, sizeof *c);
 	*c = (struct envd_call){.r = r, .g = r->engine, .loop = request_loop(r), .fn = calls[r->route - routes].fn};
 	memcpy(c->sandbox, b->id, sizeof c->sandbox);

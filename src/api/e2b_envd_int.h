@@ -58,3 +58,9 @@ void filesystem_create_watcher(struct envd_call *c);
 void filesystem_get_watcher_events(struct envd_call *c);
 void filesystem_remove_watcher(struct envd_call *c);
 void watches_forget(void);
+
+// e2b_files.c, e2b_files_put.c
+void envd_refuse(struct envd_call *c, int status, const char *message); // REST only
+void files_get(struct envd_call *c);
+void files_post(struct envd_call *c);
+void files_compose(struct envd_call *c);

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define ARGS 60
+#define ARGS ACCOUNT_WORDS
 
 static struct {
 	char *home;

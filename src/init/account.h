@@ -5,6 +5,8 @@
 #include "base/err.h"
 #include <sys/types.h>
 
+#define ACCOUNT_WORDS 2100 // of one operation: a file may have many notes
+
 // Of this process, which does one operation. Fails with EUSERS for a name that the cell's passwd does not know.
 int account_enter(const char *user, struct err *e) MUST_USE;
 // Absolute, without . and ..: "" and ~ are the home, what is relative begins there. Owned.

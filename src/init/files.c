@@ -128,7 +128,7 @@ static const struct {
 	{"collect", op_collect, 0, 0},
 	{"restore", op_restore, 1, 1},
 	{"watch", op_watch, 0, 0},
-	{"for", op_for, 2, WORDS},
+	{"for", op_for, 2, ACCOUNT_WORDS},
 };
 
 int files_job(char *const *argv)
