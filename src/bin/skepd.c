@@ -4,6 +4,7 @@
 // Order: listen under a private name, take the lock, put the socket in its place, then open the state. So a
 // client whose own skepd lost the race finds the winner's socket at once and merely waits for its answer.
 #include "api/e2b.h"
+#include "api/e2b_envd.h"
 #include "api/front.h"
 #include "api/preview.h"
 #include "api/server.h"
@@ -34,7 +35,7 @@
 
 #define LOG_BYTES (4 << 20)
 
-static const struct surface *const surfaces[] = {&e2b_api, &native_api, NULL};
+static const struct surface *const surfaces[] = {&e2b_envd, &e2b_api, &native_api, NULL};
 
 struct daemon {
 	bool foreground;
@@ -300,6 +301,7 @@ static int serve(struct daemon *d)
 	server_free(d->server);
 	preview_free(d->preview);
 	unlinkat(d->run_dir, "skepd.sock", 0);
+	e2b_envd_stop();
 	e2b_stop();
 	engine_free(d->engine);
 	d->backend->ops->free(d->backend);
