@@ -53,7 +53,7 @@ static void put_time(struct jsonw *w, uint64_t ns)
 	jw_kstr(w, "modifiedTime", b.p);
 }
 
-static void put_notes(struct jsonw *w, char *const *notes)
+void entry_notes(struct jsonw *w, char *const *notes)
 {
 	if (!*notes)
 		return;
@@ -87,6 +87,6 @@ void entry_info(struct jsonw *w, const struct entry *n)
 	jw_kstr(w, "group", n->file.group);
 	put_time(w, n->file.mtime_ns);
 	jw_kstr(w, "symlinkTarget", n->target);
-	put_notes(w, n->notes);
+	entry_notes(w, n->notes);
 	jw_close(w, '}');
 }

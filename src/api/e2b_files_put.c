@@ -77,15 +77,7 @@ static void write_entry(struct put *u, const struct entry *n)
 	jw_kstr(&u->w, "name", n->file.name);
 	jw_kstr(&u->w, "path", n->path);
 	jw_kstr(&u->w, "type", "file");
-	if (*n->notes) {
-		jw_key(&u->w, "metadata");
-		jw_open(&u->w, '{');
-		for (char **v = n->notes; *v; v++) {
-			auto_free char *name = xstrndup(*v, strcspn(*v, "="));
-			jw_kstr(&u->w, name, *v + strlen(name) + 1);
-		}
-		jw_close(&u->w, '}');
-	}
+	entry_notes(&u->w, n->notes);
 	jw_close(&u->w, '}');
 }
 

@@ -38,7 +38,7 @@ static char *parameter(const char *header, const char *name)
 			p += n;
 		}
 		if (mine)
-			return b.n ? buf_take(&b) : xstrdup("");
+			return buf_take(&b);
 		buf_done(&b);
 	}
 	return NULL;
@@ -99,7 +99,7 @@ static int begin_part(struct multipart *m, struct err *e)
 	if (memchr(m->head.p, 0, m->head.n))
 		return err_set(e, ERR_INVALID, "a part's head has a NUL");
 	while (str_next(&rest, '\n', &line)) {
-		if (line.n < 20 || strncasecmp(line.p, "content-disposition:", 20) || name)
+		if (line.n < 20 || strncasecmp(line.p, "content-disposition:", 20) || name || filename)
 			continue;
 		auto_free char *text = xstrndup(line.p, line.n);
 		text[strcspn(text, "\r")] = 0;

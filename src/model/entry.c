@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include <stdlib.h>
+#include <string.h>
 
 void entry_done(struct entry *n)
 {
@@ -31,6 +32,8 @@ int entry_read(struct wire *w, struct entry *out)
 	n.target = wire_get_str(w);
 	n.target_mode = wire_get_u32(w);
 	n.notes = wire_get_strv(w);
+	for (char **v = n.notes; v && *v; v++)
+		w->bad |= !strchr(*v, '=');
 	if (w->bad || !n.path || !n.file.name) {
 		entry_done(&n);
 		return -1;
