@@ -36,6 +36,8 @@ struct watcher {
 	struct rpc_stream s;
 	struct e2b_stream live;
 	struct buf kept; // polled: events as JSON, with commas
+	struct envd_call *asked; // polled: answered when all that has happened was told
+	bool told;		 // all was told, but perhaps not looked up
 };
 
 static struct watcher *all;
@@ -61,6 +63,9 @@ static void drop(struct watcher *w)
 	if (w->over)
 		return;
 	w->over = true;
+	if (w->asked)
+		envd_error(w->asked, RPC_NOT_FOUND, "the watcher is gone");
+	w->asked = NULL;
 	for (struct watcher **p = &all; *p; p = &(*p)->next)
 		if (*p == w) {
 			*p = w->next;
@@ -137,6 +142,25 @@ static void tell(struct watcher *w, const struct event *ev, const struct entry *
 
 static void pump(struct watcher *w);
 
+static void answer_events(struct watcher *w)
+{
+	struct envd_call *c = w->asked;
+	if (!c || !w->told || w->first)
+		return;
+	w->asked = NULL;
+	if (w->lost) {
+		w->lost = false;
+		buf_clear(&w->kept);
+		envd_error(c, RPC_INTERNAL, "more happened than could be kept: look at the directory itself");
+		return;
+	}
+	buf_str(&c->r->answer, "{\"events\":[");
+	buf_add(&c->r->answer, w->kept.p, w->kept.n);
+	buf_str(&c->r->answer, "]}");
+	buf_clear(&w->kept);
+	envd_answer(c, 200);
+}
+
 static void on_entry(void *ctx, const struct err *e, struct buf *out)
 {
 	struct watcher *w = ctx;
@@ -188,6 +212,7 @@ static void pump(struct watcher *w)
 		free(ev->name);
 		free(ev);
 	}
+	answer_events(w);
 }
 
 // --- the operation ---
@@ -225,10 +250,14 @@ static void on_lost(struct watcher *w)
 
 static void on_record(struct watcher *w, enum file_event what, char *name)
 {
-	if (what == FILE_READY && w->c)
+	if (what == FILE_READY && w->c) {
 		on_ready(w);
-	else if (what == FILE_OVERFLOW && !w->c)
+	} else if (what == FILE_READY) {
+		w->told = true;
+		answer_events(w);
+	} else if (what == FILE_OVERFLOW && !w->c) {
 		on_lost(w);
+	}
 	if (!name_of(what) || !*name || w->c) {
 		free(name);
 		return;
@@ -368,17 +397,13 @@ void filesystem_get_watcher_events(struct envd_call *c)
 	struct watcher *w = polled(c);
 	if (!w)
 		return;
-	if (w->lost) {
-		w->lost = false;
-		buf_clear(&w->kept);
-		envd_error(c, RPC_INTERNAL, "more happened than could be kept: look at the directory itself");
+	if (w->asked) {
+		envd_error(c, RPC_ABORTED, "its events are being asked for already");
 		return;
 	}
-	buf_str(&c->r->answer, "{\"events\":[");
-	buf_add(&c->r->answer, w->kept.p, w->kept.n);
-	buf_str(&c->r->answer, "]}");
-	buf_clear(&w->kept);
-	envd_answer(c, 200);
+	w->asked = c;
+	w->told = false;
+	job_send(w->job, "", 1);
 }
 
 void filesystem_remove_watcher(struct envd_call *c)

@@ -71,7 +71,8 @@ int account_own(int dir, const char *name, struct err *e)
 
 int account_own_fd(int fd, struct err *e)
 {
-	return !geteuid() && fchown(fd, self.uid, self.gid) ? err_sys(e, "owner") : 0;
+	// Also where nothing changes: who watches the file sees that its owner was set, as E2B's clients expect.
+	return fchown(fd, self.uid, self.gid) && !geteuid() ? err_sys(e, "owner") : 0;
 }
 
 static int make_one(const char *path, struct err *e)
