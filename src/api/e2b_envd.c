@@ -5,6 +5,7 @@
 
 #include "api/e2b_envd_int.h"
 #include "api/e2b_files.h"
+#include "api/e2b_metrics.h"
 #include "base/base64.h"
 #include "base/jsonw.h"
 #include "base/mem.h"
@@ -41,7 +42,8 @@ enum call_kind { CALL_RPC, CALL_STREAM, CALL_REST, CALL_FILE, CALL_OPEN }; // FI
 	X("POST", "/files", BODY_STREAM, files_post, CALL_FILE)                       \
 	X("POST", "/files/compose", BODY_JSON, files_compose, CALL_REST)              \
 	X("GET", "/health", BODY_NONE, get_health, CALL_OPEN)                         \
-	X("GET", "/envs", BODY_NONE, get_envs, CALL_REST)
+	X("GET", "/envs", BODY_NONE, get_envs, CALL_REST)                             \
+	X("GET", "/metrics", BODY_NONE, get_metrics, CALL_REST)
 
 static void get_health(struct envd_call *c)
 {
@@ -59,6 +61,41 @@ static void get_envs(struct envd_call *c)
 	}
 	jw_close(&w, '}');
 	envd_answer(c, 200);
+}
+
+static void on_metric(void *ctx, const struct e2b_metric *m)
+{
+	struct envd_call *c = ctx;
+	struct jsonw w = {.b = &c->r->answer};
+	if (!m) {
+		envd_lost(c);
+		return;
+	}
+	auto_buf struct buf percent = BUF_INIT(32);
+	buf_fmt(&percent, "%.2f", m->cpu_pct);
+	jw_open(&w, '{');
+	jw_ku64(&w, "ts", m->at / 1000);
+	jw_ku64(&w, "cpu_count", m->cpus);
+	jw_key(&w, "cpu_used_pct");
+	jw_raw(&w, percent.p);
+	jw_ku64(&w, "mem_total", m->mem_total);
+	jw_ku64(&w, "mem_used", m->mem);
+	jw_ku64(&w, "mem_cache", 0);
+	jw_ku64(&w, "mem_total_mib", m->mem_total >> 20);
+	jw_ku64(&w, "mem_used_mib", m->mem >> 20);
+	jw_ku64(&w, "disk_used", m->disk);
+	jw_ku64(&w, "disk_total", m->disk_total);
+	jw_close(&w, '}');
+	envd_answer(c, 200);
+}
+
+static void get_metrics(struct envd_call *c)
+{
+	const struct e2b_box *b = envd_box(c);
+	if (b)
+		e2b_metrics_sample(c->g, b, on_metric, c);
+	else
+		envd_lost(c);
 }
 
 #define AS_ROUTE(m, p, b, f, k) {m, p, b, enter, SCOPE_OPEN},
