@@ -47,7 +47,7 @@ void e2b_say(struct request *r, int status, const char *message)
 
 int e2b_status(const struct err *e)
 {
-	return status_of(e->kind);
+	return status_of(e);
 }
 
 static void fail(struct request *r, const struct err *e)
@@ -104,16 +104,18 @@ static void not_served(struct request *r)
 	e2b_error(r, 501, "%.20s are not served here (docs/e2b.md)", r->route->path + 1);
 }
 
+// A token that is for some sandboxes only makes, lists and uses those; templates other than the built-in ones are for tokens
+// that are for all. Where a list is seen in part, its handler asks who sees what.
 static const struct route routes[] = {
 	{"GET", "/health", BODY_NONE, get_health, SCOPE_OPEN},
 	{"GET", "/env", BODY_NONE, get_env, SCOPE_OPEN},
-	{"GET", "/teams", BODY_NONE, get_teams, SCOPE_READ},
+	{"GET", "/teams", BODY_NONE, get_teams, SEEN(SCOPE_READ)},
 
-	{"POST", "/v2/sandboxes", BODY_JSON, e2b_create_v2, SCOPE_RUN},
-	{"POST", "/sandboxes", BODY_JSON, e2b_create_v1, SCOPE_RUN},
-	{"GET", "/v2/sandboxes", BODY_NONE, e2b_list_v2, SCOPE_READ},
-	{"GET", "/sandboxes", BODY_NONE, e2b_list_v1, SCOPE_READ},
-	{"GET", "/sandboxes/metrics", BODY_NONE, e2b_get_all_metrics, SCOPE_READ},
+	{"POST", "/v2/sandboxes", BODY_JSON, e2b_create_v2, SEEN(SCOPE_RUN)},
+	{"POST", "/sandboxes", BODY_JSON, e2b_create_v1, SEEN(SCOPE_RUN)},
+	{"GET", "/v2/sandboxes", BODY_NONE, e2b_list_v2, SEEN(SCOPE_READ)},
+	{"GET", "/sandboxes", BODY_NONE, e2b_list_v1, SEEN(SCOPE_READ)},
+	{"GET", "/sandboxes/metrics", BODY_NONE, e2b_get_all_metrics, SEEN(SCOPE_READ)},
 	{"GET", "/sandboxes/{}", BODY_NONE, e2b_get_sandbox, SCOPE_READ},
 	{"DELETE", "/sandboxes/{}", BODY_NONE, e2b_delete_sandbox, SCOPE_RUN},
 	{"POST", "/v2/sandboxes/{}/connect", BODY_JSON, e2b_connect_v2, SCOPE_RUN},
@@ -128,7 +130,7 @@ static const struct route routes[] = {
 	{"GET", "/sandboxes/{}/logs", BODY_NONE, e2b_logs_v1, SCOPE_READ},
 	{"GET", "/v2/sandboxes/{}/logs", BODY_NONE, e2b_logs_v2, SCOPE_READ},
 	{"POST", "/sandboxes/{}/snapshots", BODY_JSON, e2b_post_snapshot, SCOPE_RUN},
-	{"GET", "/snapshots", BODY_NONE, e2b_get_snapshots, SCOPE_READ},
+	{"GET", "/snapshots", BODY_NONE, e2b_get_snapshots, SEEN(SCOPE_READ)},
 
 	{"POST", "/v3/templates", BODY_JSON, e2b_post_template, SCOPE_RUN},
 	{"GET", "/templates/{}/files/{}", BODY_NONE, e2b_get_files, SCOPE_RUN},
@@ -136,26 +138,26 @@ static const struct route routes[] = {
 	{"POST", "/v2/templates/{}/builds/{}", BODY_JSON, e2b_post_build, SCOPE_RUN},
 	{"GET", "/templates/{}/builds/{}/status", BODY_NONE, e2b_get_build_status, SCOPE_READ},
 	{"GET", "/templates/{}/builds/{}/logs", BODY_NONE, e2b_get_build_logs, SCOPE_READ},
-	{"GET", "/templates/aliases/{}", BODY_NONE, e2b_get_alias, SCOPE_READ},
+	{"GET", "/templates/aliases/{}", BODY_NONE, e2b_get_alias, SEEN(SCOPE_READ)},
 	{"POST", "/templates/tags", BODY_JSON, e2b_post_tags, SCOPE_RUN},
 	{"DELETE", "/templates/tags", BODY_JSON, e2b_delete_tags, SCOPE_RUN},
 	{"GET", "/templates/{}/tags", BODY_NONE, e2b_get_tags, SCOPE_READ},
-	{"GET", "/templates", BODY_NONE, e2b_get_templates, SCOPE_READ},
-	{"GET", "/v2/templates", BODY_NONE, e2b_get_templates, SCOPE_READ},
+	{"GET", "/templates", BODY_NONE, e2b_get_templates, SEEN(SCOPE_READ)},
+	{"GET", "/v2/templates", BODY_NONE, e2b_get_templates, SEEN(SCOPE_READ)},
 	{"GET", "/templates/{}", BODY_NONE, e2b_get_template, SCOPE_READ},
 	{"PATCH", "/v2/templates/{}", BODY_JSON, e2b_patch_template, SCOPE_RUN},
 	{"PATCH", "/templates/{}", BODY_JSON, e2b_patch_template, SCOPE_RUN},
 	{"DELETE", "/templates/{}", BODY_NONE, e2b_delete_template, SCOPE_RUN},
 
-	{"GET", "/volumes", BODY_NONE, not_served, SCOPE_READ},
-	{"POST", "/volumes", BODY_JSON, not_served, SCOPE_READ},
-	{"GET", "/volumes/{}", BODY_NONE, not_served, SCOPE_READ},
-	{"DELETE", "/volumes/{}", BODY_NONE, not_served, SCOPE_READ},
-	{"GET", "/secrets", BODY_NONE, not_served, SCOPE_READ},
-	{"POST", "/secrets", BODY_JSON, not_served, SCOPE_READ},
-	{"GET", "/secrets/{}", BODY_NONE, not_served, SCOPE_READ},
-	{"POST", "/secrets/{}", BODY_JSON, not_served, SCOPE_READ},
-	{"DELETE", "/secrets/{}", BODY_NONE, not_served, SCOPE_READ},
+	{"GET", "/volumes", BODY_NONE, not_served, SEEN(SCOPE_READ)},
+	{"POST", "/volumes", BODY_JSON, not_served, SEEN(SCOPE_READ)},
+	{"GET", "/volumes/{}", BODY_NONE, not_served, SEEN(SCOPE_READ)},
+	{"DELETE", "/volumes/{}", BODY_NONE, not_served, SEEN(SCOPE_READ)},
+	{"GET", "/secrets", BODY_NONE, not_served, SEEN(SCOPE_READ)},
+	{"POST", "/secrets", BODY_JSON, not_served, SEEN(SCOPE_READ)},
+	{"GET", "/secrets/{}", BODY_NONE, not_served, SEEN(SCOPE_READ)},
+	{"POST", "/secrets/{}", BODY_JSON, not_served, SEEN(SCOPE_READ)},
+	{"DELETE", "/secrets/{}", BODY_NONE, not_served, SEEN(SCOPE_READ)},
 	{NULL, NULL, BODY_NONE, NULL, SCOPE_OPEN},
 };
 

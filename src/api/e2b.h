@@ -7,12 +7,15 @@
 #include "base/id.h"
 #include "engine/engine.h"
 
+struct preview_policy; // api/preview.h
+
 #define E2B_ENVD_VERSION "0.6.13" // what the SDKs are told: decides which calls they make
 #define E2B_ENVD_PORT 49983
 #define E2B_USER "user"
 #define E2B_HOME "/home/user"
 
 extern const struct surface e2b_api;
+extern const struct preview_policy e2b_preview; // E2B lets anybody who knows its id reach a sandbox's ports, unless it was made otherwise
 
 struct e2b_box {
 	char id[ID_SIZE];

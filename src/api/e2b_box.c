@@ -4,6 +4,7 @@
 // E2B has two states: running and paused. A sandbox that is stopped for any reason but its time being over is paused to E2B
 // (its files are there, its processes are not); one whose time is over is killed, which here means removed.
 #include "api/e2b_metrics.h"
+#include "api/preview.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -464,6 +465,27 @@ void e2b_awake(struct engine *g, const char *id, void (*fn)(void *ctx, struct e2
 	*a = (struct awake){fn, ctx};
 	e2b_resume(g, b, b->timeout_ms > RESUME_MIN_MS ? b->timeout_ms : RESUME_MIN_MS, (struct e2b_done){on_awake, a});
 }
+
+// --- its ports ---
+
+static enum preview_verdict judge(void *ctx, const struct sandbox *s, uint16_t port, const char *traffic_token)
+{
+	const struct e2b_box *b = find(s->id, strlen(s->id));
+	(void)ctx, (void)port;
+	if (!b)
+		return PREVIEW_ASK;
+	if (!*b->traffic)
+		return PREVIEW_OPEN;
+	return traffic_token && strlen(traffic_token) == KEY_SIZE - 1 && key_equal(traffic_token, b->traffic) ? PREVIEW_OPEN : PREVIEW_CLOSED;
+}
+
+static bool is_e2b(void *ctx, const struct sandbox *s)
+{
+	(void)ctx;
+	return !s || find(s->id, strlen(s->id));
+}
+
+const struct preview_policy e2b_preview = {.judge = judge, .is_e2b = is_e2b};
 
 // --- the whole ---
 

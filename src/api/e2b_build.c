@@ -303,9 +303,10 @@ static char *dup_or(const char *s, const char *otherwise)
 }
 
 // What comes before the first step: environment and user of the template it is built on.
-void e2b_build_begin(struct engine *g, struct e2b_template *t, struct e2b_build *b, const json_t *body, const struct e2b_base *base)
+void e2b_build_begin(struct request *r, struct e2b_template *t, struct e2b_build *b, const json_t *body, const struct e2b_base *base)
 {
 	struct err e;
+	struct engine *g = r->engine;
 	struct e2b_builder *x = xcalloc(1, sizeof *x);
 	const struct e2b_build *on = base->build;
 	*x = (struct e2b_builder){.g = g, .template = t, .build = b, .step = "base", .provisioned = on != NULL};
@@ -323,7 +324,8 @@ void e2b_build_begin(struct engine *g, struct e2b_template *t, struct e2b_build 
 		return;
 	}
 	struct create c = {.limits = LIMITS_DEFAULT, .umask_bits = 022, .start = true, .no_project = true, .no_caches = true, .setup = SETUP_OFF, .keep_tmp = true};
-	e2b_net_open(g, &c.net);
+	if (!t->builtin) // what those are made of is here
+		e2b_net_open(r, &c.net);
 	if (on) {
 		c.from = xstrdup(on->snapshot);
 	} else {
@@ -341,7 +343,7 @@ void e2b_build_wait(struct e2b_build *b, void (*fn)(void *ctx, const struct err 
 	b->builder->waiters = w;
 }
 
-void e2b_template_ready(struct engine *g, struct e2b_template *t, struct e2b_build *b, void (*fn)(void *ctx, const struct err *e), void *ctx)
+void e2b_template_ready(struct request *r, struct e2b_template *t, struct e2b_build *b, void (*fn)(void *ctx, const struct err *e), void *ctx)
 {
 	struct err e;
 	if (*b->snapshot) {
@@ -353,7 +355,7 @@ void e2b_template_ready(struct engine *g, struct e2b_template *t, struct e2b_bui
 		mem_free_ptr(&b->reason_step);
 		b->reason = b->reason_step = NULL;
 		// it can not have ended yet: a sandbox takes its time
-		e2b_build_begin(g, t, b, NULL, &(struct e2b_base){0});
+		e2b_build_begin(r, t, b, NULL, &(struct e2b_base){0});
 		if (b->builder) {
 			e2b_build_wait(b, fn, ctx);
 			return;

@@ -49,14 +49,14 @@ void e2b_release(struct engine *g, const char *id, const struct err *why, void (
 struct loop *e2b_loop(void);
 
 // e2b_sandboxes.c
-void e2b_put_sandbox(struct jsonw *w, const struct e2b_box *b);
+void e2b_put_sandbox(struct request *r, struct jsonw *w, const struct e2b_box *b);
 void e2b_put_members(struct jsonw *w, const struct e2b_box *b);
-void e2b_put_secrets(struct jsonw *w, const struct e2b_box *b);
+void e2b_put_secrets(struct request *r, struct jsonw *w, const struct e2b_box *b);
 struct e2b_box *e2b_named(struct request *r); // the box that the first part names; NULL: answered with 404
 
 // e2b_network.c. Owned parts of *n.
-int e2b_net_read(struct engine *g, const json_t *body, const json_t *network, struct net_request *n, struct err *e) MUST_USE;
-void e2b_net_open(struct engine *g, struct net_request *n); // everything that the site grants
+int e2b_net_read(struct request *r, const json_t *network, struct net_request *n, struct err *e) MUST_USE;
+void e2b_net_open(struct request *r, struct net_request *n); // everything that the site grants to who asks
 char **e2b_net_rules(const struct sandbox *s); // what it was told, as net_request.remove takes it; owned, may be NULL
 
 // e2b_templates.c
@@ -99,8 +99,9 @@ struct e2b_build *e2b_build_of(const struct e2b_template *t, const char *id);
 void e2b_tag_set(struct e2b_template *t, const char *tag, const char *build);
 // "ID", "NAME", "TEAM/NAME", each with ":TAG". *out_build is the tag's, or "default"'s. NULL: *e says what is unknown.
 struct e2b_template *e2b_template_find(const char *word, struct e2b_build **out_build, struct err *e);
+bool e2b_template_sees(const struct request *r, const struct e2b_template *t); // who asks may use it
 // Its snapshot exists, or is made first (the built-in ones are built when they are first used).
-void e2b_template_ready(struct engine *g, struct e2b_template *t, struct e2b_build *b, void (*fn)(void *ctx, const struct err *e), void *ctx);
+void e2b_template_ready(struct request *r, struct e2b_template *t, struct e2b_build *b, void (*fn)(void *ctx, const struct err *e), void *ctx);
 
 // e2b_build.c
 void e2b_build_log(struct e2b_build *b, const char *level, const char *step, const char *text, size_t n);
@@ -112,7 +113,7 @@ struct e2b_base {
 	const struct err *refusal;	   // there is no such thing: the build fails with it
 };
 // body: the request's, its steps are copied; NULL = none. Ends with b->state ready or error.
-void e2b_build_begin(struct engine *g, struct e2b_template *t, struct e2b_build *b, const json_t *body, const struct e2b_base *base);
+void e2b_build_begin(struct request *r, struct e2b_template *t, struct e2b_build *b, const json_t *body, const struct e2b_base *base);
 void e2b_build_wait(struct e2b_build *b, void (*fn)(void *ctx, const struct err *e), void *ctx);
 
 // e2b_upload.c

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sandboxes as lists, details and logs.
 #include "api/e2b_int.h"
+#include "api/auth.h"
 #include "api/e2b_routes.h"
 
 #include "api/route.h"
@@ -22,8 +23,9 @@ static uint64_t cpus_of(const struct sandbox *s)
 	return some ? some : all > 0 ? (uint64_t)all : 1;
 }
 
-static void put_listed(struct jsonw *w, struct engine *g, const struct e2b_box *b, bool detail)
+static void put_listed(struct jsonw *w, struct request *r, const struct e2b_box *b, bool detail)
 {
+	struct engine *g = r->engine;
 	const struct sandbox *s = e2b_row(g, b);
 	bool running = s->state == STATE_RUNNING;
 	e2b_put_members(w, b);
@@ -42,7 +44,7 @@ static void put_listed(struct jsonw *w, struct engine *g, const struct e2b_box *
 	jw_raw(w, "[]");
 	if (!detail)
 		return;
-	e2b_put_secrets(w, b);
+	e2b_put_secrets(r, w, b);
 	if (b->has_internet)
 		jw_kbool(w, "allowInternetAccess", b->internet);
 	if (b->network) {
@@ -197,9 +199,10 @@ static int order_of(uint64_t a, const char *a_id, uint64_t b, const char *b_id)
 	return a < b ? -1 : a > b ? 1 : strcmp(a_id, b_id);
 }
 
-static bool fits(struct engine *g, const struct e2b_box *b, const struct filter *f)
+static bool fits(const struct request *r, const struct e2b_box *b, const struct filter *f)
 {
-	if (!e2b_box_get(g, b->id))
+	struct engine *g = r->engine;
+	if (!e2b_box_get(g, b->id) || !request_sees(r, e2b_row(g, b)))
 		return false;
 	bool running = e2b_is_running(g, b);
 	if (!(running ? f->running : f->paused) || b->started < f->started_after || (f->template_id && strcmp(f->template_id, b->template_id)))
@@ -213,14 +216,15 @@ static int compare(const void *x, const void *y)
 	return order_of((*a)->started, (*a)->id, (*b)->started, (*b)->id);
 }
 
-static size_t gather(struct engine *g, const struct filter *f, const struct e2b_box ***out)
+static size_t gather(const struct request *r, const struct filter *f, const struct e2b_box ***out)
 {
+	struct engine *g = r->engine;
 	size_t n = 0, all = 0;
 	for (struct e2b_box *b = e2b_boxes(g); b; b = b->next)
 		all++;
 	*out = xcalloc(all + 1, sizeof **out);
 	for (struct e2b_box *b = e2b_boxes(g); b; b = b->next)
-		if (fits(g, b, f))
+		if (fits(r, b, f))
 			(*out)[n++] = b;
 	if (n)
 		qsort(*out, n, sizeof **out, compare);
@@ -235,7 +239,7 @@ static size_t gather(struct engine *g, const struct filter *f, const struct e2b_
 static void put_list(struct request *r, const struct filter *f)
 {
 	const struct e2b_box **list;
-	size_t n = gather(r->engine, f, &list), given = 0, running = 0;
+	size_t n = gather(r, f, &list), given = 0, running = 0;
 	const struct e2b_box *last = NULL;
 	struct jsonw w = e2b_out(r);
 	bool more = false;
@@ -250,7 +254,7 @@ static void put_list(struct request *r, const struct filter *f)
 			continue;
 		}
 		jw_open(&w, '{');
-		put_listed(&w, r->engine, list[i], false);
+		put_listed(&w, r, list[i], false);
 		jw_close(&w, '}');
 		last = list[i];
 		given++;
@@ -293,7 +297,7 @@ void e2b_get_sandbox(struct request *r)
 	if (!b)
 		return;
 	jw_open(&w, '{');
-	put_listed(&w, r->engine, b, true);
+	put_listed(&w, r, b, true);
 	jw_close(&w, '}');
 	request_answer(r, 200);
 }

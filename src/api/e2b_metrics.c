@@ -2,6 +2,7 @@
 // What a sandbox uses: sampled when somebody asks, by looking at its processes from inside. Samples are kept, so that who asks
 // again sees a history; nobody who does not ask pays for it.
 #include "api/e2b_metrics.h"
+#include "api/auth.h"
 #include "api/e2b_routes.h"
 
 #include "base/clock.h"
@@ -201,6 +202,7 @@ void e2b_get_all_metrics(struct request *r)
 	while (str_next(&rest, ',', &id)) {
 		auto_free char *one = xstrndup(id.p, id.n);
 		struct e2b_box *b = e2b_box_get(r->engine, one);
+		b = b && request_sees_id(r, b->id) ? b : NULL;
 		const struct history *h = b ? history_of(r->engine, b->id) : NULL;
 		if (!h || !h->n)
 			continue;

@@ -3,6 +3,7 @@
 // no rule here, and is refused instead of being half obeyed.
 #include "api/e2b_int.h"
 
+#include "api/auth.h"
 #include "api/code.h"
 
 #include "base/mem.h"
@@ -30,6 +31,12 @@ static bool has(char *const *list, const char *s)
 static bool is_empty(const json_t *v)
 {
 	return !v || json_is_null(v) || (json_is_object(v) && !json_object_size(v)) || (json_is_array(v) && !json_array_size(v));
+}
+
+// What may leave a sandbox is for who reviews (rights.c).
+static bool may_open(const struct request *r)
+{
+	return r->who->local || r->who->scope >= SCOPE_REVIEW;
 }
 
 static int refuse_others(const json_t *o, struct err *e)
@@ -70,11 +77,14 @@ static int add_rules(struct net_request *n, char *const *allow, char *const *den
 	return 0;
 }
 
-// The most a site grants is what there is: E2B's own default, everything, is no wish that could be refused.
-static int choose_preset(struct engine *g, bool open, struct net_request *n, struct err *e)
+// The most a site grants, and the most the caller's token may give, is what there is: E2B's own default, everything, is no
+// wish that could be refused.
+static int choose_preset(struct request *r, bool open, struct net_request *n, struct err *e)
 {
+	if (open && !may_open(r))
+		return 0;
 	n->preset = xstrdup(open ? "open" : "none");
-	int rc = check_net(g, n, e);
+	int rc = check_net(r->engine, n, e);
 	if (!rc || !open || e->kind != ERR_DENIED)
 		return rc;
 	mem_free_ptr(&n->preset);
@@ -82,11 +92,11 @@ static int choose_preset(struct engine *g, bool open, struct net_request *n, str
 	return 0;
 }
 
-int e2b_net_read(struct engine *g, const json_t *body, const json_t *network, struct net_request *n, struct err *e)
+int e2b_net_read(struct request *r, const json_t *network, struct net_request *n, struct err *e)
 {
 	char **allow = NULL, **deny = NULL;
 	bool internet = true;
-	if (json_get_bool(body, "allow_internet_access", &internet, e) || refuse_others(network, e))
+	if (json_get_bool(r->json, "allow_internet_access", &internet, e) || refuse_others(network, e))
 		return -1;
 	int rc = json_get_strv(network, "allowOut", &allow, e) || json_get_strv(network, "denyOut", &deny, e) ? -1 : 0;
 	bool closed = !internet;
@@ -98,13 +108,15 @@ int e2b_net_read(struct engine *g, const json_t *body, const json_t *network, st
 		rc = add_rules(n, allow, deny, closed, e);
 	strv_free(allow);
 	strv_free(deny);
-	return rc ? -1 : choose_preset(g, !closed, n, e);
+	if (!rc && n->allow && !may_open(r))
+		rc = err_set(e, ERR_DENIED, "allowOut needs a token with scope review, and yours has %s", scope_name(r->who->scope));
+	return rc ? -1 : choose_preset(r, !closed, n, e);
 }
 
-void e2b_net_open(struct engine *g, struct net_request *n)
+void e2b_net_open(struct request *r, struct net_request *n)
 {
 	struct err ignored;
-	if (choose_preset(g, true, n, &ignored)) { // the create says it again
+	if (choose_preset(r, true, n, &ignored)) { // the create says it again
 		mem_free_ptr(&n->preset);
 		n->preset = NULL;
 	}

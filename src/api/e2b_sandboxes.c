@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The life of a sandbox as E2B knows it: create, connect, pause, resume, timeout, kill, fork, network.
 #include "api/e2b_int.h"
+#include "api/auth.h"
 #include "api/e2b_routes.h"
 
 #include "base/clock.h"
@@ -21,19 +22,32 @@ void e2b_put_members(struct jsonw *w, const struct e2b_box *b)
 	jw_kstr(w, "envdVersion", E2B_ENVD_VERSION);
 }
 
-// For who may run things in it.
-void e2b_put_secrets(struct jsonw *w, const struct e2b_box *b)
+// Where its ports are reached as PORT-ID.DOMAIN: under the name this server was asked by. An address has no names below it, but
+// whoever says 127.0.0.1 can say localhost.
+static char *domain_of(const struct request *r)
 {
-	if (*b->token)
-		jw_kstr(w, "envdAccessToken", b->token);
-	e2b_kstr_or_null(w, "domain", NULL);
+	const char *host = request_header(r, "Host"), *port = host ? strrchr(host, ':') : NULL;
+	if (!host || !port || strchr(host, '['))
+		return NULL;
+	if (str_has_prefix(host, "127.0.0.1:"))
+		return xasprintf("localhost%s", port);
+	return strspn(host, "0123456789.") == (size_t)(port - host) ? NULL : xstrdup(host);
 }
 
-void e2b_put_sandbox(struct jsonw *w, const struct e2b_box *b)
+// For who may run things in it.
+void e2b_put_secrets(struct request *r, struct jsonw *w, const struct e2b_box *b)
+{
+	auto_free char *domain = domain_of(r);
+	if (*b->token)
+		jw_kstr(w, "envdAccessToken", b->token);
+	e2b_kstr_or_null(w, "domain", domain);
+}
+
+void e2b_put_sandbox(struct request *r, struct jsonw *w, const struct e2b_box *b)
 {
 	jw_open(w, '{');
 	e2b_put_members(w, b);
-	e2b_put_secrets(w, b);
+	e2b_put_secrets(r, w, b);
 	e2b_kstr_or_null(w, "trafficAccessToken", *b->traffic ? b->traffic : NULL);
 	jw_close(w, '}');
 }
@@ -153,6 +167,17 @@ static void label_metadata(const struct e2b_box *b, struct create *c)
 	}
 }
 
+static void put_label(char ***labels, const char *kv)
+{
+	for (char **l = *labels; l && *l; l++)
+		if (!strncmp(*l, kv, strcspn(kv, "=") + 1)) {
+			free(*l);
+			*l = xstrdup(kv);
+			return;
+		}
+	strv_add(labels, kv);
+}
+
 static int read_create(struct making *m, uint64_t timeout_s, struct err *e)
 {
 	const json_t *o = m->r->json, *network = json_object_get(o, "network");
@@ -160,7 +185,7 @@ static int read_create(struct making *m, uint64_t timeout_s, struct err *e)
 	bool open = true;
 	if (refuse_unbuilt(o, e) || read_pairs(json_object_get(o, "metadata"), "metadata", &b->metadata, false, e) ||
 	    read_pairs(json_object_get(o, "envVars"), "envVars", &b->env, true, e) || read_lifecycle(o, b, e) ||
-	    e2b_net_read(m->r->engine, o, network, &m->c.net, e) || json_get_bool(network, "allowPublicTraffic", &open, e))
+	    e2b_net_read(m->r, network, &m->c.net, e) || json_get_bool(network, "allowPublicTraffic", &open, e))
 		return -1;
 	copy_network(o, network, b);
 	if (!open)
@@ -170,6 +195,8 @@ static int read_create(struct making *m, uint64_t timeout_s, struct err *e)
 	m->c.on_expiry = b->auto_pause ? EXPIRY_PAUSE : EXPIRY_STOP;
 	m->c.start = true;
 	label_metadata(b, &m->c);
+	if (m->r->who->on == ON_LABEL) // what it makes is its own
+		put_label(&m->c.labels, m->r->who->value);
 	return 0;
 }
 
@@ -206,7 +233,7 @@ static void answer_created(struct making *m)
 	struct e2b_box *b = m->box;
 	struct err e;
 	m->box = NULL;
-	e2b_put_sandbox(&w, b);
+	e2b_put_sandbox(r, &w, b);
 	int rc = e2b_box_add(r->engine, b, &e);
 	making_free(m);
 	if (rc)
@@ -312,7 +339,9 @@ static void create(struct request *r, uint64_t timeout_s, bool secure)
 		return;
 	}
 	struct e2b_template *t = e2b_template_find(word, &b, &e);
-	if (!t || !b) {
+	if (t && !e2b_template_sees(r, t))
+		t = NULL, err_set(&e, ERR_NOT_FOUND, "template '%.80s' not found", word);
+	if (!t || !b || (r->who->on == ON_SANDBOX && err_set(&e, ERR_DENIED, "this token is for sandbox %s only: it can not make others", r->who->value))) {
 		request_fail(r, &e);
 		return;
 	}
@@ -330,7 +359,7 @@ static void create(struct request *r, uint64_t timeout_s, bool secure)
 	if (read_create(m, timeout_s, &e))
 		fail(m, &e);
 	else
-		e2b_template_ready(r->engine, t, b, on_template, m);
+		e2b_template_ready(r, t, b, on_template, m);
 }
 
 void e2b_create_v2(struct request *r)
@@ -358,7 +387,7 @@ static void on_connected(void *ctx, const struct err *e, struct e2b_box *b)
 		request_fail(r, e);
 		return;
 	}
-	e2b_put_sandbox(&w, b);
+	e2b_put_sandbox(r, &w, b);
 	request_answer(r, 201);
 }
 
@@ -382,7 +411,7 @@ static void connect_to(struct request *r, uint64_t timeout_s)
 		return;
 	}
 	extend(r->engine, b, timeout_s);
-	e2b_put_sandbox(&w, b);
+	e2b_put_sandbox(r, &w, b);
 	request_answer(r, 200);
 }
 
@@ -519,7 +548,7 @@ void e2b_put_network(struct request *r)
 	struct e2b_box *b = named_running(r);
 	if (!b)
 		return;
-	if (e2b_net_read(r->engine, r->json, r->json, &n, &e)) {
+	if (e2b_net_read(r, r->json, &n, &e)) {
 		net_request_done(&n);
 		request_fail(r, &e);
 		return;
@@ -581,7 +610,7 @@ static void answer_forks(struct forking *f)
 		jw_open(&w, '{');
 		jw_key(&w, b ? "sandbox" : "error");
 		if (b) {
-			e2b_put_sandbox(&w, b);
+			e2b_put_sandbox(r, &w, b);
 		} else {
 			jw_open(&w, '{');
 			jw_ku64(&w, "code", (uint64_t)e2b_status(&f->errs[i]));
@@ -654,6 +683,11 @@ void e2b_post_fork(struct request *r)
 	struct e2b_box *b = e2b_named(r);
 	if (!b || !timeout_of(r, "timeout", &timeout_s) || !e2b_number(r, "count", 1, &count))
 		return;
+	struct err e;
+	if (rights_fork(r, &e)) {
+		request_fail(r, &e);
+		return;
+	}
 	if (count > FORKS_MAX) {
 		e2b_error(r, 400, "count is at most %d", FORKS_MAX);
 		return;

@@ -148,7 +148,7 @@ static void list(struct request *r, const char *of, const char *name, uint64_t l
 	uint64_t n = 0;
 	jw_open(&w, '[');
 	for (const struct e2b_template *t = e2b_templates(); t; t = t->next) {
-		if (begun && fits(t, of, name)) {
+		if (begun && fits(t, of, name) && e2b_template_sees(r, t)) {
 			more = n == limit;
 			if (more)
 				break;

@@ -131,7 +131,7 @@ static void begin(struct starting *s)
 	if (!b || b->builder) {
 		e2b_error(r, b ? 409 : 404, b ? "build '%s' is under way" : "build '%s' not found", s->build);
 	} else {
-		e2b_build_begin(r->engine, t, b, r->json,
+		e2b_build_begin(r, t, b, r->json,
 				&(struct e2b_base){.build = on,
 						   .image = *s->image ? s->image : NULL,
 						   .start_cmd = *json_str(r->json, "startCmd") ? json_str(r->json, "startCmd") : NULL,
@@ -193,7 +193,7 @@ void e2b_post_build(struct request *r)
 	s->on_template = true;
 	memcpy(s->base_id, base->id, sizeof s->base_id);
 	memcpy(s->base_build, on->id, sizeof s->base_build);
-	e2b_template_ready(r->engine, base, on, on_base, s);
+	e2b_template_ready(r, base, on, on_base, s);
 }
 
 // --- how far it is ---
@@ -292,6 +292,8 @@ void e2b_get_alias(struct request *r)
 	bool tagged = strchr(r->parts[0], ':');
 	struct e2b_template *t = e2b_template_find(r->parts[0], tagged ? &b : NULL, &e);
 	struct jsonw w = e2b_out(r);
+	if (t && !e2b_template_sees(r, t))
+		t = NULL, err_set(&e, ERR_NOT_FOUND, "template '%.80s' not found", r->parts[0]);
 	if (!t || (tagged && !b)) {
 		request_fail(r, &e);
 		return;
@@ -421,7 +423,7 @@ void e2b_get_templates(struct request *r)
 	struct jsonw w = e2b_out(r);
 	jw_open(&w, '[');
 	for (struct e2b_template *t = e2b_templates(); t; t = t->next)
-		if (!*t->source)
+		if (!*t->source && e2b_template_sees(r, t))
 			put_template(&w, t, false);
 	jw_close(&w, ']');
 	request_answer(r, 200);

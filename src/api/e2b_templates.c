@@ -3,6 +3,7 @@
 // is a template with one build. Kept as notes of the engine.
 #include "api/e2b_templates.h"
 
+#include "api/auth.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -198,6 +199,12 @@ struct e2b_template *e2b_template_find(const char *word, struct e2b_build **out_
 	free(name);
 	free(tag);
 	return t;
+}
+
+// A token for some sandboxes has those that are built in, and snapshots of its own.
+bool e2b_template_sees(const struct request *r, const struct e2b_template *t)
+{
+	return r->who->local || r->who->on == ON_ALL || t->builtin || (*t->source && request_sees_id(r, t->source));
 }
 
 // --- the note ---

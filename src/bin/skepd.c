@@ -266,6 +266,7 @@ static int start(struct daemon *d, struct err *e)
 	if (!d->server)
 		return -1;
 	d->preview = preview_new(&d->loop, d->engine);
+	preview_set_policy(d->preview, &e2b_preview);
 	front_set_taker(server_front(d->server), preview_taker(d->preview));
 	return 0;
 }
