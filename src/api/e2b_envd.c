@@ -219,7 +219,7 @@ static void on_fail(struct request *r, const struct err *e)
 	if (r->route && is_rpc(r))
 		rpc_error(r, rpc_code_of(e->kind), e->msg);
 	else
-		rest_error(r, e->kind == ERR_NOT_FOUND ? 404 : status_of(e->kind), e->msg);
+		rest_error(r, e->kind == ERR_NOT_FOUND ? 404 : status_of(e), e->msg);
 }
 
 // --- who ---
