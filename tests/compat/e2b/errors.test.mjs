@@ -2,7 +2,7 @@
 // Refusals are the SDK's own exceptions, and what is not served says so.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { Sandbox, SandboxError, Secret, Volume } from 'e2b'
+import { AuthenticationError, Sandbox, SandboxError, Secret, Volume } from 'e2b'
 import { sandbox, sh } from './lib.mjs'
 
 const api = process.env.E2B_API_URL
@@ -21,6 +21,16 @@ test('create', async () => {
     assert.equal((await r.json()).code, 400)
   }
   assert.equal((await post('/v2/sandboxes', { templateID: 'base', volumeMounts: [{ name: 'a', path: '/a' }] })).status, 501)
+})
+
+test('without a key that is known', async () => {
+  for (const apiKey of ['e2b_' + '0'.repeat(64), 'e2b_00', 'x']) {
+    await assert.rejects(Sandbox.create({ apiKey }), AuthenticationError)
+    await assert.rejects(Sandbox.list({ apiKey }).nextItems(), AuthenticationError)
+  }
+  const r = await fetch(api + '/sandboxes')
+  assert.equal(r.status, 401)
+  assert.equal((await r.json()).code, 401)
 })
 
 test('both forms of create and connect; no token without `secure`', async () => {
