@@ -78,7 +78,7 @@ endif
 $(B)/skep-wrap: $(B)/skep
 	$(Q)ln -sf skep $@
 $(B)/skepd: $(B)/glibc/bin/skepd.o $(call glibs,$(SKEPD_ROOMS))
-	$(Q)$(CC) $(LDFLAGS) -pie -o $@ $^ -lmicrohttpd -lwslay -lsqlite3 -lsodium -lyaml
+	$(Q)$(CC) $(LDFLAGS) -pie -o $@ $^ -lmicrohttpd -lwslay -lsqlite3 -lsodium -lyaml -lz
 $(B)/skep-gate: $(B)/glibc/bin/skep-gate.o $(call glibs,$(GATE_ROOMS))
 	$(Q)$(CC) $(LDFLAGS) -pie -o $@ $^ -lssl -lcrypto -lnghttp2 -lcares
 $(B)/skep-image: $(B)/glibc/bin/skep-image.o $(call glibs,workspace model base)
@@ -145,7 +145,7 @@ help:
 
 # Unit tests: tests/unit/ROOM_NOUN.c links ROOM and everything below it, nothing above.
 UNIT_ORDER := api cli ssh engine backend workspace store cell init isolate journal gate http model base
-UNIT_LIBS  := -lcmocka -larchive -lgit2 -lm -lsqlite3 -lmicrohttpd -lwslay -lsodium -lyaml -lssl -lcrypto -lnghttp2 -lcares -lssh
+UNIT_LIBS  := -lcmocka -larchive -lgit2 -lm -lsqlite3 -lmicrohttpd -lwslay -lsodium -lyaml -lssl -lcrypto -lnghttp2 -lcares -lssh -lz
 below = $(if $(filter $(1),$(UNIT_ORDER)),$(shell echo $(UNIT_ORDER) | sed 's/.*\b$(1)\b/$(1)/'))
 UNITS := $(patsubst tests/unit/%.c,$(B)/unit/%,$(wildcard tests/unit/*.c))
 define unit_rule

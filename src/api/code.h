@@ -35,3 +35,4 @@ void encode_secret(struct jsonw *w, const struct secret_row *r);
 void encode_ask(struct jsonw *w, const struct ask_row *a);
 void encode_trust(struct jsonw *w, const struct trust_view *v);
 int verdict_parse(const char *s); // -1 when it is none
+int check_net(struct engine *g, const struct net_request *n, struct err *e) MUST_USE; // a sandbox on no project may have it

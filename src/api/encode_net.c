@@ -169,3 +169,14 @@ int verdict_parse(const char *s)
 			return v;
 	return -1;
 }
+
+int check_net(struct engine *g, const struct net_request *n, struct err *e)
+{
+	struct policy p;
+	char **notices = NULL;
+	int rc = engine_policy_for(g, NULL, n, &p, &notices, e);
+	strv_free(notices);
+	if (!rc)
+		policy_done(&p);
+	return rc;
+}

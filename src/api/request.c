@@ -64,6 +64,26 @@ const char *request_header(const struct request *r, const char *name)
 	return r->conn ? MHD_lookup_connection_value(r->conn, MHD_HEADER_KIND, name) : NULL;
 }
 
+struct header_walk {
+	void (*each)(void *ctx, const char *name, const char *value);
+	void *ctx;
+};
+
+static enum MHD_Result on_header(void *cls, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+	const struct header_walk *w = cls;
+	(void)kind;
+	w->each(w->ctx, name, value ? value : "");
+	return MHD_YES;
+}
+
+void request_each_header(const struct request *r, void (*each)(void *ctx, const char *name, const char *value), void *ctx)
+{
+	struct header_walk w = {each, ctx};
+	if (r->conn)
+		MHD_get_connection_values(r->conn, MHD_HEADER_KIND, on_header, &w);
+}
+
 void request_set_header(struct request *r, const char *name, const char *value)
 {
 	if (r->n_headers == HEADERS_MAX) {

@@ -120,6 +120,9 @@ int route_find(struct request *r, const struct surface *const *surfaces, const c
 		return err_set(e, ERR_INVALID, "the target must be a path");
 	if (split_query(r, query, e))
 		return -1;
+	size_t skip = r->surface->prefix ? strlen(r->surface->prefix) : 0;
+	if (skip && path.n > skip && !memcmp(path.p, r->surface->prefix, skip) && path.p[skip] == '/')
+		path = (struct str){path.p + skip, path.n - skip};
 	path.p++, path.n--;
 	for (const struct route *t = r->surface->routes; t->method; t++) {
 		if (!path_fits(r, t->path, path, &bad))

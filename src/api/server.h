@@ -90,6 +90,7 @@ struct surface {
 	const struct route *routes; // ends with a NULL method
 	// Which requests are its own; NULL: all that are nobody else's.
 	bool (*mine)(const struct request *r);
+	const char *prefix; // its paths may come with this before them; NULL = none
 	bool any_parts; // its {} are not ids and names only
 	void (*fail)(struct request *r, const struct err *e); // the form of its errors, NULL: ours
 };
@@ -104,6 +105,7 @@ struct front *server_front(struct server *s); // for TCP: listeners, and who tak
 struct loop *request_loop(struct request *r);
 const char *request_query(struct request *r, const char *key);	      // NULL when absent
 const char *request_header(const struct request *r, const char *name); // likewise
+void request_each_header(const struct request *r, void (*each)(void *ctx, const char *name, const char *value), void *ctx);
 void request_set_header(struct request *r, const char *name, const char *value);
 
 void request_answer(struct request *r, int status); // with r->answer as it is

@@ -3,6 +3,8 @@
 //
 // Order: listen under a private name, take the lock, put the socket in its place, then open the state. So a
 // client whose own skepd lost the race finds the winner's socket at once and merely waits for its answer.
+#include "api/e2b.h"
+#include "api/e2b_envd.h"
 #include "api/front.h"
 #include "api/mcp.h"
 #include "api/preview.h"
@@ -34,7 +36,7 @@
 
 #define LOG_BYTES (4 << 20)
 
-static const struct surface *const surfaces[] = {&mcp_site.surface, &native_api, NULL};
+static const struct surface *const surfaces[] = {&e2b_envd, &e2b_api, &mcp_site.surface, &native_api, NULL};
 
 struct daemon {
 	bool foreground;
@@ -259,12 +261,13 @@ static int open_state(struct daemon *d, struct err *e)
 static int start(struct daemon *d, struct err *e)
 {
 	raise_files();
-	if (loop_init(&d->loop, e) || watch_signals(d, e) || open_state(d, e))
+	if (loop_init(&d->loop, e) || watch_signals(d, e) || open_state(d, e) || e2b_start(&d->loop, d->engine, e))
 		return -1;
 	d->server = server_new(&d->loop, d->engine, surfaces, take_fd(&d->listen_fd), e);
 	if (!d->server)
 		return -1;
 	d->preview = preview_new(&d->loop, d->engine);
+	preview_set_policy(d->preview, &e2b_preview);
 	front_set_taker(server_front(d->server), preview_taker(d->preview));
 	return 0;
 }
@@ -300,6 +303,8 @@ static int serve(struct daemon *d)
 	server_free(d->server);
 	preview_free(d->preview);
 	unlinkat(d->run_dir, "skepd.sock", 0);
+	e2b_envd_stop();
+	e2b_stop();
 	engine_free(d->engine);
 	d->backend->ops->free(d->backend);
 	store_checkpoint(d->store);

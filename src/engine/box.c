@@ -94,6 +94,7 @@ void box_drop(struct box *b)
 			*p = b->next;
 			break;
 		}
+	box_tell(b, true);
 	err_set(&e, ERR_NOT_FOUND, "sandbox %s was removed", b->row.id);
 	while (b->queue) {
 		struct task *t = b->queue;
@@ -177,6 +178,8 @@ void box_move(struct box *b, enum state to, const char *reason)
 	if (from != to)
 		record_state(b, from);
 	box_save(b);
+	if (from != to)
+		box_tell(b, false);
 }
 
 struct task *task_new(struct box *b, enum task_kind kind, struct done d)

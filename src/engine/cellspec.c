@@ -73,6 +73,7 @@ void cellspec_make(struct box *b, const struct task *t, bool maintenance, struct
 		.profile = s->profile,
 		.nested = s->nested && !maintenance,
 		.trace_off = s->trace_off,
+		.keep_tmp = s->keep_tmp,
 		.strict = s->strict,
 		.maintenance = maintenance,
 		.skep_home = xstrdup(b->g->skep_home),

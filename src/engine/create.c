@@ -158,6 +158,26 @@ static char **list_add(char **list, char ***more)
 	return list;
 }
 
+// What the request says of a name counts.
+static char **labels_add(char **list, char ***more)
+{
+	for (char **m = *more; m && *m; m++) {
+		size_t n = strcspn(*m, "=") + 1;
+		char **v = list;
+		while (v && *v && strncmp(*v, *m, n))
+			v++;
+		if (v && *v) {
+			free(*v);
+			*v = xstrdup(*m);
+		} else {
+			strv_add(&list, *m);
+		}
+	}
+	strv_free(*more);
+	*more = NULL;
+	return list;
+}
+
 static bool is_default(const struct limits *l)
 {
 	return !memcmp(l, &LIMITS_DEFAULT, sizeof *l);
@@ -171,7 +191,7 @@ static int make_from(struct engine *g, struct create *c, struct sandbox *row, st
 	if (config_apply(g, c, NULL, false, e) || create_from(g, c->from, row, e))
 		return -1;
 	row->env = list_add(row->env, &c->env);
-	row->labels = list_add(row->labels, &c->labels);
+	row->labels = labels_add(row->labels, &c->labels);
 	if (!is_default(&c->limits))
 		row->limits = c->limits;
 	row->timeout_ms = c->timeout_ms ? c->timeout_ms : row->timeout_ms;
@@ -236,7 +256,7 @@ static int add_caches(struct engine *g, struct create *c, const struct sandbox *
 	bool on;
 	if (config_caches(g, &on, e))
 		return -1;
-	const struct found_caches *f = on ? find_caches(g, c, home_inside(row)) : NULL;
+	const struct found_caches *f = on && !c->no_caches ? find_caches(g, c, home_inside(row)) : NULL;
 	uint32_t k = f ? f->n : 0;
 	struct cell_mount *all = xcalloc(k + c->n_mounts, sizeof *all);
 	for (uint32_t i = 0; i < k; i++) {
@@ -280,6 +300,7 @@ static int make_new(struct engine *g, struct create *c, struct sandbox *row, cha
 		return -1;
 	row->nested = c->nested;
 	row->trace_off = c->trace_off;
+	row->keep_tmp = c->keep_tmp && c->profile == PROFILE_ROOT;
 	row->path = take(&c->caller_path);
 	row->labels = list_or_empty(&c->labels);
 	row->lowers = xcalloc(1, sizeof *row->lowers);

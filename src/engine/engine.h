@@ -65,7 +65,9 @@ struct create {
 	bool auto_snapshot, pin, pinned, lease; // lease: ttl_ms begins anew with every use
 	enum on_expiry on_expiry;
 	bool empty, nested, trace_off, strict, run, keep, start, has_exec;
+	bool keep_tmp; // /tmp is of the layer: snapshots cover it. The root profile only
 	bool no_project; // its file is left aside
+	bool no_caches;  // nor are package caches of the daemon's user shown
 	enum setup_mode setup;
 	enum profile profile;
 	char **env, **labels, **git_env;
@@ -270,6 +272,22 @@ bool engine_token_lives(struct engine *g, const char *id); // by its id, or the 
 // Under which idempotency key a sandbox was made, for a day. get: 1 = there is one, 0 = none.
 int engine_creation_get(struct engine *g, const char *key, struct creation_row *out, struct err *e) MUST_USE;
 void engine_creation_add(struct engine *g, struct creation_row *c); // empties *c
+
+// --- for surfaces ---
+// Texts that a surface keeps, by kind and key.
+int engine_note_set(struct engine *g, const char *kind, const char *key, const char *text, struct err *e) MUST_USE;
+int engine_note_drop(struct engine *g, const char *kind, const char *key, struct err *e) MUST_USE;
+int engine_notes(struct engine *g, const char *kind, void (*each)(void *ctx, const char *key, const char *text), void *ctx,
+		 struct err *e) MUST_USE;
+// Told of every move of a sandbox to another state, and of its end (gone). It is in the middle of something then: what changes
+// sandboxes waits for the loop. Embedded in its owner, for the life of the engine.
+struct engine_listener {
+	void (*fn)(struct engine_listener *l, const struct sandbox *s, bool gone);
+	struct engine_listener *next;
+};
+void engine_listen(struct engine *g, struct engine_listener *l);
+int engine_expire(struct engine *g, const char *id, uint64_t at, struct err *e) MUST_USE; // Unix ms; 0 = it never ends by itself
+int engine_scratch(struct engine *g, struct err *e) MUST_USE; // descriptor of a new file without a name, on the disk of SKEP_HOME
 
 struct gc_item {
 	char *what, *why;

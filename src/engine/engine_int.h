@@ -7,6 +7,7 @@
 //   record.c  the journal                          cellspec.c  row -> cell_spec
 //   env.c     environment of an exec               image.c  gc.c  child.c (sister programs)
 //   expiry.c  ttl, leases, pins                    check.c  rows that somebody edited
+//   note.c    what surfaces keep and are told
 //   snap_int.h stacks of layers: layers.c seal.c snapshot.c fork.c derived.c sizes.c budget.c
 //   review_int.h review: review.c
 //   base_int.h what it stands on: base.c made.c pin.c
@@ -145,6 +146,7 @@ struct engine {
 	struct review *reviews;	      // review.c
 	struct making *makings;	      // made.c
 	struct fetch *fetches;	      // base.c
+	struct engine_listener *listeners; // note.c
 	struct known_state *gitstates;
 	struct layer_size **sizes; // sizes.c
 	uint64_t layer_bytes, budget; // of all layers that were counted; what may be used, 0 = all
@@ -244,6 +246,8 @@ struct settled {
 	int64_t pending;
 };
 void record_settle(struct box *b, struct settled *out);
+
+void box_tell(const struct box *b, bool gone); // note.c: who listens
 
 // Removes directories below SKEP_HOME in the background; a failure is logged, gc finds the rest.
 void engine_discard(struct engine *g, char *const *dirs);

@@ -119,6 +119,19 @@ void lease_renew(struct box *b)
 		expiry_arm(b->g);
 }
 
+int engine_expire(struct engine *g, const char *id, uint64_t at, struct err *e)
+{
+	struct box *b = box_find(g, id, e);
+	if (!b)
+		return -1;
+	b->row.expires = at;
+	b->expired = false;
+	box_save(b);
+	tell_cell(b);
+	expiry_arm(g);
+	return 0;
+}
+
 void engine_pin(struct engine *g, const char *id, bool on, struct done d)
 {
 	struct err e;

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/pack.h"
 #include "base/str.h"
+#include "init/account.h"
 #include "init/collect.h"
 #include "init/files_int.h"
 #include "init/sftp.h"
@@ -134,6 +135,7 @@ static const struct {
 	{"restore", op_restore, 1, 1},
 	{"watch", op_watch, 0, 0},
 	{"sftp", op_sftp, 0, 1},
+	{"for", op_for, 2, ACCOUNT_WORDS},
 };
 
 int files_job(char *const *argv)

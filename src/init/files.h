@@ -19,7 +19,8 @@
 //   rename FROM TO
 //   remove PATH [plain] [must]      plain: ENOTEMPTY rather than a tree; must: ENOENT where nothing is
 //   search DIR [regex=R] [literal] [nocase] [glob=G]… [not=G]… [hidden] [files] [limit=N] [ms=N]   init/files_search.c
-//   inotify DIR [recursive]         u8 file_event, u8 directory, str name relative to DIR; first a FILE_READY
+//   inotify DIR [recursive]         u8 file_event, u8 directory, str name relative to DIR; first a FILE_READY, and one for each byte
+//                         of stdin, behind all that had happened before
 //   pack PATH             a pack stream       unpack DIR | unpack-as DIR NAME   reads one
 //   collect               what the layers change, as a stream of changes (base/delta.h)
 //   restore DIR           reads such a stream and puts back what is still as expected

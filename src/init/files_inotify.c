@@ -70,6 +70,8 @@ static void add_entries(struct tail *t, int fd, const char *rel, bool told, int 
 		auto_free char *sub = xasprintf("%s%s%s", rel, *rel ? "/" : "", ent->d_name);
 		if (told)
 			tell(t, FILE_CREATE, S_ISDIR(st.st_mode), sub);
+		if (told && S_ISREG(st.st_mode) && st.st_size)
+			tell(t, FILE_WRITE, false, sub);
 		if (S_ISDIR(st.st_mode) && depth < DEPTH_MAX && add_tree(t, sub, told, depth + 1, &ignored))
 			tell(t, FILE_OVERFLOW, true, sub); // it is not seen
 	}
@@ -150,26 +152,60 @@ static int flush(struct tail *t, struct err *e)
 	return rc;
 }
 
-// Until its reader goes: the pipe's end is watched, as nothing may ever be written.
-static int follow(struct tail *t, struct err *e)
+// All that has happened until now; the kernel has an event ready before the call that made it returns.
+static int take_events(struct tail *t, struct err *e)
 {
 	char bytes[32768] __attribute__((aligned(__alignof__(struct inotify_event))));
 	for (;;) {
-		struct pollfd p[2] = {{.fd = t->fd, .events = POLLIN}, {.fd = 1}};
-		if (flush(t, e))
-			return -1;
-		if (poll(p, 2, -1) < 0 && errno != EINTR)
-			return err_sys(e, "poll");
-		if (p[1].revents)
+		ssize_t n = read(t->fd, bytes, sizeof bytes);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EAGAIN)
 			return 0;
-		ssize_t n = p[0].revents ? read(t->fd, bytes, sizeof bytes) : 0;
-		if (n < 0 && errno != EINTR && errno != EAGAIN)
+		if (n <= 0)
 			return err_sys(e, "read events");
 		for (ssize_t at = 0; at < n;) {
 			const struct inotify_event *ev = (const struct inotify_event *)(bytes + at);
 			on_event(t, ev);
 			at += (ssize_t)(sizeof *ev + ev->len);
 		}
+		if (t->out.n > (1u << 20) && flush(t, e))
+			return -1;
+	}
+}
+
+// A byte on stdin asks whether all was told: FILE_READY says so, behind what had happened.
+static int answer(struct tail *t, int *in, struct err *e)
+{
+	char asked[64];
+	ssize_t n = read(*in, asked, sizeof asked);
+	if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN))
+		*in = -1; // nobody will ask
+	if (n <= 0)
+		return 0;
+	if (take_events(t, e))
+		return -1;
+	while (n--)
+		tell(t, FILE_READY, true, "");
+	return 0;
+}
+
+// Until its reader goes: the pipe's end is watched, as nothing may ever be written.
+static int follow(struct tail *t, struct err *e)
+{
+	int in = 0;
+	for (;;) {
+		struct pollfd p[] = {{.fd = t->fd, .events = POLLIN}, {.fd = 1}, {.fd = in, .events = POLLIN}};
+		if (flush(t, e))
+			return -1;
+		if (poll(p, 3, -1) < 0 && errno != EINTR)
+			return err_sys(e, "poll");
+		if (p[1].revents)
+			return 0;
+		if (p[0].revents && take_events(t, e))
+			return -1;
+		if (p[2].revents && answer(t, &in, e))
+			return -1;
 	}
 }
 
@@ -179,7 +215,7 @@ int op_inotify(char *const *a, struct err *e)
 	struct tail t = {.top = a[0], .recursive = word(a + 1, "recursive"), .out = BUF_INIT(4 << 20)};
 	if (words_only(a + 1, known, e))
 		return -1;
-	t.fd = inotify_init1(IN_CLOEXEC);
+	t.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
 	if (t.fd < 0)
 		return err_sys(e, "inotify");
 	int rc = add_tree(&t, "", false, 0, e);

@@ -13,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
+#include <linux/magic.h>
+#include <sys/statfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -254,7 +255,7 @@ static struct resident resident(pid_t pid)
 	return (struct resident){kib_after(buf_cstr(&b), "RssAnon:"), kib_after(buf_cstr(&b), "RssShmem:")};
 }
 
-// They may be parts of one, or in an image three.
+// They may be parts of one, or in an image three; /tmp may be of the layer, which is no memory.
 static uint64_t tmpfs_used(void)
 {
 	static const char *const paths[] = {"/tmp", "/run", "/dev/shm"};
@@ -262,15 +263,15 @@ static uint64_t tmpfs_used(void)
 	dev_t seen[countof(paths)] = {0};
 	for (size_t i = 0; i < countof(paths); i++) {
 		struct stat st;
-		struct statvfs fs;
+		struct statfs fs;
 		bool again = false;
-		if (stat(paths[i], &st) || statvfs(paths[i], &fs))
+		if (stat(paths[i], &st) || statfs(paths[i], &fs) || fs.f_type != TMPFS_MAGIC)
 			continue;
 		for (size_t k = 0; k < i; k++)
 			again |= seen[k] == st.st_dev;
 		seen[i] = st.st_dev;
 		if (!again)
-			sum += (fs.f_blocks - fs.f_bfree) * fs.f_frsize;
+			sum += (fs.f_blocks - fs.f_bfree) * (uint64_t)fs.f_bsize;
 	}
 	return sum;
 }

@@ -168,6 +168,8 @@ static int ready_layer(const struct contain *c, const struct plan *p, struct err
 	}
 	if (fchownat(c->layer, "home", c->uid, c->gid, 0) || fchmodat(c->layer, "home", 0755, 0))
 		return err_sys(e, "writable layer");
+	if (c->keep_tmp && fchmodat(c->layer, ROOTFS_TMP, 01777, 0))
+		return err_sys(e, "writable layer");
 	return 0;
 }
 
@@ -463,6 +465,7 @@ int contain_build(struct contain *c, const struct cell_spec *s, const int *trees
 	if (c->has == SLOT_LAYER && s->lowers && s->lowers[0]) // its home is mounted without them
 		return err_set(e, ERR_UNAVAILABLE, "a slot made for no place was given a sandbox with sealed layers");
 	c->nested = s->nested;
+	c->keep_tmp = s->keep_tmp;
 	if ((!c->warm && limit_namespace(c, e)) || (!c->left && build_mounts(c, s, trees, n_trees, e)))
 		return -1;
 	if (c->has == SLOT_LAYER && rootfs_has_caches(s))

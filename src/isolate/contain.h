@@ -19,6 +19,7 @@ struct contain {
 	enum profile profile;
 	bool warm;	  // the skeleton was made in prepare
 	bool nested;	  // user namespaces inside stay allowed
+	bool keep_tmp;	  // /tmp is of the layer
 	bool left;	  // the host's file tree is gone
 	bool molded;	  // cloned from a mold
 	int root;	  // O_PATH of the new root

@@ -486,6 +486,8 @@ void rootfs_cell(const struct rootfs_host *h, const struct cell_spec *s, enum sl
 	else
 		identity(s, ".skep", p);
 	small_tmpfs(s, p);
+	if (has < SLOT_LAYER && s->keep_tmp)
+		overlay(p, h, s, "tmp", "../empty", ROOTFS_TMP);
 	if (has < SLOT_LAYER)
 		overlay(p, h, s, s->home + 1, home_lower(s), "home");
 	if (has < SLOT_PLACE)

@@ -21,6 +21,7 @@
 #define ROOTFS_SCRATCH ".skep" // below the root: the tmpfs of a cell, until rootfs_cover; then where its identity is
 #define ROOTFS_HIDE "h" // in the stage: whiteouts over the base (isolate/hide.h), made before rootfs_place's plan is applied
 
+#define ROOTFS_TMP "root/tmp" // the part of a layer that is /tmp where the spec keeps it
 #define ROOTFS_POINTS "p" // in the stage: below home, the directories that caches are mounted on; made before home is
 
 struct rootfs_host {

@@ -207,6 +207,7 @@ void cell_spec_write(struct buf *b, const struct cell_spec *s)
 	wire_u8(b, s->profile);
 	wire_u8(b, s->nested);
 	wire_u8(b, s->trace_off);
+	wire_u8(b, s->keep_tmp);
 	wire_u8(b, s->strict);
 	wire_u8(b, s->maintenance);
 	wire_u8(b, s->ends_with_exec);
@@ -293,6 +294,7 @@ int cell_spec_read(const void *p, size_t n, struct cell_spec *out, struct err *e
 	s.profile = wire_get_u8(w);
 	s.nested = wire_get_u8(w);
 	s.trace_off = wire_get_u8(w);
+	s.keep_tmp = wire_get_u8(w);
 	s.strict = wire_get_u8(w);
 	s.maintenance = wire_get_u8(w);
 	s.ends_with_exec = wire_get_u8(w);

@@ -62,6 +62,7 @@ struct cell_spec {
 	bool nested;	  // nested user namespaces allowed, knowingly
 	bool trace_off;	  // no ptrace inside
 	bool strict;	  // min_isolation: strict
+	bool keep_tmp;	  // /tmp is part of the layer, not of memory; in the root profile
 	bool maintenance; // no network, no command: file operations only
 	bool ends_with_exec; // `run`: the cell ends when its first exec does
 	bool remove_if_clean; // and its layer and directory go when nothing is pending

@@ -126,13 +126,15 @@ void image_row_done(struct image_row *i)
 }
 
 enum { F_NESTED = 1, F_TRACE_OFF = 2, F_STRICT = 4, F_RUN = 8, F_KEEP = 16, F_AUTO_SNAPSHOT = 32,
-       F_PINNED = 1 << 10, F_LEASE = 1 << 11, F_LAYER_MADE = 1 << 12 };
+       F_PINNED = 1 << 10, F_LEASE = 1 << 11, F_LAYER_MADE = 1 << 12,
+       F_KEEP_TMP = 1 << 13 };
 
 uint64_t sandbox_flags(const struct sandbox *b)
 {
 	return (b->nested ? F_NESTED : 0) | (b->trace_off ? F_TRACE_OFF : 0) | (b->strict ? F_STRICT : 0) |
 	       (b->run ? F_RUN : 0) | (b->keep ? F_KEEP : 0) | (b->auto_snapshot ? F_AUTO_SNAPSHOT : 0) |
-	       (b->pinned ? F_PINNED : 0) | (b->lease ? F_LEASE : 0) | (b->layer_made ? F_LAYER_MADE : 0);
+	       (b->pinned ? F_PINNED : 0) | (b->lease ? F_LEASE : 0) | (b->layer_made ? F_LAYER_MADE : 0) |
+	       (b->keep_tmp ? F_KEEP_TMP : 0);
 }
 
 void mounts_write(struct buf *w, const struct sandbox *b)
@@ -293,6 +295,7 @@ static void get_sandbox(struct cursor *c, struct sandbox *b)
 	b->pinned = flags & F_PINNED;
 	b->lease = flags & F_LEASE;
 	b->layer_made = flags & F_LAYER_MADE;
+	b->keep_tmp = flags & F_KEEP_TMP;
 	b->image = get_text(c);
 	b->repo = get_text(c);
 	b->head = get_text(c);

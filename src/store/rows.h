@@ -51,6 +51,7 @@ struct sandbox {
 	char *reason; // why failed or why stopped; NULL
 	enum profile profile;
 	bool nested, trace_off, strict;
+	bool keep_tmp; // /tmp is part of its layer
 	bool run, keep;	   // ends with its first exec; keep it all the same
 	char *image;	   // image id, NULL = the host's own
 	char *repo;	   // base directory, NULL = empty

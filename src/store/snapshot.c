@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 enum { S_AUTOMATIC = 1, S_FROZEN = 2, S_DURABLE = 4 };
-enum { T_LEASE = 0x80 }; // beside the action on expiry
+enum { T_LEASE = 0x80, T_KEEP_TMP = 0x40 }; // beside the action on expiry
 #define TEMPLATE_MAX (4 * LIMIT_REQUEST_BODY)
 
 void snapshot_done(struct snapshot *n)
@@ -45,7 +45,7 @@ void sandbox_template_write(struct buf *b, const struct sandbox *s)
 	wire_u64(b, s->timeout_ms);
 	wire_u64(b, s->ttl_ms);
 	wire_u64(b, s->idle_ms);
-	wire_u8(b, s->on_expiry | (s->lease ? T_LEASE : 0));
+	wire_u8(b, s->on_expiry | (s->lease ? T_LEASE : 0) | (s->keep_tmp ? T_KEEP_TMP : 0));
 	project_row_write(b, &s->project);
 }
 
@@ -79,7 +79,8 @@ int sandbox_template_read(const struct buf *b, struct sandbox *s)
 	s->ttl_ms = wire_get_u64(&w);
 	s->idle_ms = wire_get_u64(&w);
 	uint8_t expiry = wire_get_u8(&w);
-	s->on_expiry = (enum on_expiry)(expiry & ~T_LEASE);
+	s->on_expiry = (enum on_expiry)(expiry & ~(T_LEASE | T_KEEP_TMP));
+	s->keep_tmp = expiry & T_KEEP_TMP;
 	s->lease = expiry & T_LEASE;
 	project_row_read(&w, &s->project);
 	return w.bad || !s->ws_path ? -1 : 0;

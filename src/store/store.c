@@ -65,6 +65,8 @@ static const char *const steps[] = {
 	"CREATE TABLE tokens(id TEXT PRIMARY KEY, name TEXT, sha256 TEXT NOT NULL UNIQUE, scope INTEGER NOT NULL, kind INTEGER NOT NULL,"
 	" value TEXT NOT NULL, rate INTEGER, created INTEGER, expires INTEGER, used INTEGER) WITHOUT ROWID;"
 	"CREATE TABLE creations(key TEXT PRIMARY KEY, sha256 TEXT NOT NULL, sandbox TEXT NOT NULL, exec TEXT, at INTEGER) WITHOUT ROWID;",
+
+	"CREATE TABLE notes(kind TEXT, key TEXT, text TEXT NOT NULL, PRIMARY KEY(kind, key)) WITHOUT ROWID;",
 };
 #define SCHEMA_VERSION ((int)countof(steps))
 
@@ -140,6 +142,9 @@ static const char *const sql[] = {
 	[Q_PROJECT_SET] = "INSERT OR REPLACE INTO projects VALUES(?,?)",
 	[Q_PROJECT_DROP] = "DELETE FROM projects WHERE sandbox=?",
 	[Q_PROJECTS] = "SELECT * FROM projects",
+	[Q_NOTE_SET] = "INSERT OR REPLACE INTO notes VALUES(?,?,?)",
+	[Q_NOTE_DROP] = "DELETE FROM notes WHERE kind=? AND key=?",
+	[Q_NOTES] = "SELECT key,text FROM notes WHERE kind=? ORDER BY key",
 };
 static_assert(countof(sql) == QUERIES, "a text per query");
 

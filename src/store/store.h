@@ -99,3 +99,9 @@ int store_trusts(struct store *s, void (*each)(void *ctx, struct trust_row *take
 int store_answer_add(struct store *s, const char *rule, uint64_t at, struct err *e) MUST_USE;
 int store_answer_drop(struct store *s, const char *rule, struct err *e) MUST_USE;
 int store_answers(struct store *s, void (*each)(void *ctx, const char *rule), void *ctx, struct err *e) MUST_USE;
+
+// note.c: texts that a surface keeps under a kind and a key.
+int store_note_set(struct store *s, const char *kind, const char *key, const char *text, struct err *e) MUST_USE;
+int store_note_drop(struct store *s, const char *kind, const char *key, struct err *e) MUST_USE;
+int store_notes(struct store *s, const char *kind, void (*each)(void *ctx, const char *key, const char *text), void *ctx,
+		struct err *e) MUST_USE;

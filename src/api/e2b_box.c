@@ -1,0 +1,536 @@
+// SPDX-License-Identifier: Apache-2.0
+// Boxes: what E2B knows of a sandbox. A note of the engine for each, and this list of them in memory.
+//
+// E2B has two states: running and paused. A sandbox that is stopped for any reason but its time being over is paused to E2B
+// (its files are there, its processes are not); one whose time is over is killed, which here means removed.
+#include "api/e2b_metrics.h"
+#include "api/preview.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define KIND "e2b"
+
+static struct {
+	struct loop *loop;
+	struct engine *engine;
+	struct e2b_box *boxes; // newest first
+	struct e2b_stream *streams;
+	struct engine_listener listener;
+	struct chore reap;
+	struct timer due;
+} self;
+
+struct loop *e2b_loop(void)
+{
+	return self.loop;
+}
+
+struct e2b_box *e2b_box_new(const char *id)
+{
+	struct e2b_box *b = xcalloc(1, sizeof *b);
+	memcpy(b->id, id, strnlen(id, ID_SIZE - 1));
+	b->metadata = xcalloc(1, sizeof *b->metadata);
+	b->env = xcalloc(1, sizeof *b->env);
+	return b;
+}
+
+void e2b_box_free(struct e2b_box *b)
+{
+	if (!b)
+		return;
+	free(b->template_id);
+	free(b->alias);
+	free(b->user);
+	free(b->workdir);
+	free(b->network);
+	strv_free(b->env);
+	strv_free(b->metadata);
+	free(b);
+}
+
+// --- the note ---
+
+static void print_box(struct buf *out, const struct e2b_box *b)
+{
+	struct jsonw w = {.b = out};
+	jw_open(&w, '{');
+	jw_kstr(&w, "token", b->token);
+	jw_kstr(&w, "traffic", b->traffic);
+	jw_kstr(&w, "template", b->template_id);
+	jw_kstr(&w, "alias", b->alias);
+	jw_kstr(&w, "user", b->user);
+	jw_kstr(&w, "workdir", b->workdir);
+	jw_kstrv(&w, "env", b->env);
+	jw_kstrv(&w, "metadata", b->metadata);
+	jw_kstr(&w, "network", b->network);
+	if (b->has_internet)
+		jw_kbool(&w, "internet", b->internet);
+	jw_kbool(&w, "auto_pause", b->auto_pause);
+	jw_kbool(&w, "auto_resume", b->auto_resume);
+	jw_ku64(&w, "timeout_ms", b->timeout_ms);
+	jw_ku64(&w, "started", b->started);
+	jw_ku64(&w, "paused", b->paused);
+	jw_ku64(&w, "ends", b->ends);
+	jw_close(&w, '}');
+}
+
+static char *own(const json_t *o, const char *key)
+{
+	const json_t *v = json_object_get(o, key);
+	return json_is_string(v) ? xstrdup(json_string_value(v)) : NULL;
+}
+
+static void key_copy(char out[KEY_SIZE], const char *s)
+{
+	memcpy(out, s, strnlen(s, KEY_SIZE - 1));
+}
+
+static void strv_of(const json_t *o, const char *key, char ***out)
+{
+	struct err e;
+	char **v = NULL;
+	if (json_get_strv(o, key, &v, &e) || !v)
+		return;
+	strv_free(*out);
+	*out = v;
+}
+
+static struct e2b_box *read_box(const char *id, const char *text)
+{
+	struct err e;
+	auto_json json_t *o = json_read(text, strlen(text), &e);
+	if (!o || !id_is(id))
+		return NULL;
+	struct e2b_box *b = e2b_box_new(id);
+	key_copy(b->token, json_str(o, "token"));
+	key_copy(b->traffic, json_str(o, "traffic"));
+	b->template_id = own(o, "template");
+	b->alias = own(o, "alias");
+	b->user = own(o, "user");
+	b->workdir = own(o, "workdir");
+	b->network = own(o, "network");
+	strv_of(o, "env", &b->env);
+	strv_of(o, "metadata", &b->metadata);
+	b->has_internet = json_is_boolean(json_object_get(o, "internet"));
+	b->internet = json_is_true(json_object_get(o, "internet"));
+	b->auto_pause = json_is_true(json_object_get(o, "auto_pause"));
+	b->auto_resume = json_is_true(json_object_get(o, "auto_resume"));
+	b->timeout_ms = json_u64(o, "timeout_ms");
+	b->started = json_u64(o, "started");
+	b->paused = json_u64(o, "paused");
+	b->ends = json_u64(o, "ends");
+	if (b->template_id && b->user && b->workdir && strv_len(b->metadata) % 2 == 0)
+		return b;
+	e2b_box_free(b);
+	return NULL;
+}
+
+void e2b_box_save(struct engine *g, const struct e2b_box *b)
+{
+	struct err e;
+	auto_buf struct buf text = BUF_INIT(2 * LIMIT_REQUEST_BODY);
+	print_box(&text, b);
+	if (engine_note_set(g, KIND, b->id, buf_cstr(&text), &e))
+		log_line(LOG_ERROR, "sandbox=%s %s", b->id, e.msg);
+}
+
+static void arm(void);
+
+int e2b_box_add(struct engine *g, struct e2b_box *b, struct err *e)
+{
+	auto_buf struct buf text = BUF_INIT(2 * LIMIT_REQUEST_BODY);
+	print_box(&text, b);
+	if (engine_note_set(g, KIND, b->id, buf_cstr(&text), e)) {
+		e2b_box_free(b);
+		return -1;
+	}
+	b->next = self.boxes;
+	self.boxes = b;
+	arm();
+	return 0;
+}
+
+// --- finding ---
+
+const struct sandbox *e2b_row(struct engine *g, const struct e2b_box *b)
+{
+	struct err e;
+	const struct sandbox *s = engine_get(g, b->id, &e);
+	return s && s->state != STATE_DELETING ? s : NULL;
+}
+
+// Its time is over and it was not to be kept.
+static bool is_over(const struct e2b_box *b, const struct sandbox *s)
+{
+	bool down = s->state == STATE_STOPPED || s->state == STATE_FAILED;
+	return b->killed || (!b->auto_pause && down && b->ends && b->ends <= clock_unix_ms());
+}
+
+static struct e2b_box *find(const char *id, size_t n)
+{
+	for (struct e2b_box *b = self.boxes; b; b = b->next)
+		if (strlen(b->id) == n && !memcmp(b->id, id, n))
+			return b;
+	return NULL;
+}
+
+struct e2b_box *e2b_box_get(struct engine *g, const char *id)
+{
+	struct e2b_box *b = find(id, strcspn(id, "-"));
+	const struct sandbox *s = b ? e2b_row(g, b) : NULL;
+	return s && !is_over(b, s) ? b : NULL;
+}
+
+struct e2b_box *e2b_boxes(struct engine *g)
+{
+	(void)g;
+	return self.boxes;
+}
+
+bool e2b_is_running(struct engine *g, const struct e2b_box *b)
+{
+	const struct sandbox *s = e2b_row(g, b);
+	return s && !b->killed && (s->state == STATE_RUNNING || (b->held && s->state == STATE_STOPPED));
+}
+
+// --- streams ---
+
+void e2b_stream_add(struct e2b_stream *s, const char *sandbox)
+{
+	memset(s->sandbox, 0, sizeof s->sandbox);
+	memcpy(s->sandbox, sandbox, strnlen(sandbox, ID_SIZE - 1));
+	s->next = self.streams;
+	self.streams = s;
+}
+
+void e2b_stream_del(struct e2b_stream *s)
+{
+	for (struct e2b_stream **p = &self.streams; *p; p = &(*p)->next)
+		if (*p == s) {
+			*p = s->next;
+			return;
+		}
+}
+
+// From the start each time: what is cut may take others along.
+void e2b_cut(const char *sandbox)
+{
+	for (struct e2b_stream *s = self.streams; s;) {
+		if (strcmp(s->sandbox, sandbox)) {
+			s = s->next;
+			continue;
+		}
+		e2b_stream_del(s);
+		s->cut(s);
+		s = self.streams;
+	}
+}
+
+// --- what the engine tells ---
+
+static void free_box(void *b)
+{
+	e2b_box_free(b);
+}
+
+static void forget(struct e2b_box *b)
+{
+	struct err e;
+	if (engine_note_drop(self.engine, KIND, b->id, &e))
+		log_line(LOG_ERROR, "sandbox=%s %s", b->id, e.msg);
+	for (struct e2b_box **p = &self.boxes; *p; p = &(*p)->next)
+		if (*p == b) {
+			*p = b->next;
+			break;
+		}
+	loop_bury(self.loop, b, free_box);
+}
+
+static void on_state(struct engine_listener *l, const struct sandbox *s, bool gone)
+{
+	struct e2b_box *b = find(s->id, strlen(s->id));
+	(void)l;
+	if (!b)
+		return;
+	if (!gone && b->held && s->state == STATE_STOPPED)
+		return;
+	if (gone || s->state != STATE_RUNNING)
+		e2b_cut(b->id);
+	if (gone) {
+		forget(b);
+		return;
+	}
+	uint64_t paused = s->state == STATE_RUNNING ? 0 : b->paused ? b->paused : clock_unix_ms();
+	if (paused != b->paused) {
+		b->paused = paused;
+		e2b_box_save(self.engine, b);
+	}
+	loop_soon(self.loop, &self.reap);
+}
+
+// --- a moment without a cell ---
+
+struct holding {
+	char id[ID_SIZE];
+	struct err why;
+	bool failed;
+	void (*fn)(void *ctx, const struct err *e);
+	void *ctx;
+};
+
+static void on_released(void *ctx, const struct err *e, const struct outcome *o)
+{
+	struct holding *h = ctx;
+	struct e2b_box *b = find(h->id, strlen(h->id));
+	(void)o;
+	if (b)
+		b->held--;
+	h->fn(h->ctx, h->failed ? &h->why : e);
+	free(h);
+}
+
+// A snapshot of a sandbox in which nothing runs ends its cell: to E2B it went on running, so there is a new one.
+void e2b_release(struct engine *g, const char *id, const struct err *why, void (*fn)(void *ctx, const struct err *e), void *ctx)
+{
+	struct holding *h = xcalloc(1, sizeof *h);
+	*h = (struct holding){.fn = fn, .ctx = ctx, .failed = why != NULL};
+	if (why)
+		h->why = *why;
+	memcpy(h->id, id, strnlen(id, ID_SIZE - 1));
+	engine_start(g, h->id, (struct done){on_released, h});
+}
+
+// --- its end ---
+
+struct kill {
+	char id[ID_SIZE];
+	struct done done;
+};
+
+static void on_killed(void *ctx, const struct err *e, const struct outcome *o)
+{
+	struct kill *k = ctx;
+	struct e2b_box *b = find(k->id, strlen(k->id));
+	if (e && b) // it could not be removed: it is there again
+		b->killed = false;
+	k->done.fn(k->done.ctx, e, o);
+	free(k);
+}
+
+// Nobody finds it any more, then its streams end, then it goes.
+void e2b_kill(struct engine *g, struct e2b_box *b, struct done d)
+{
+	struct kill *k = xcalloc(1, sizeof *k);
+	k->done = d;
+	memcpy(k->id, b->id, sizeof k->id);
+	b->killed = true;
+	e2b_cut(k->id);
+	engine_remove(g, k->id, true, (struct done){on_killed, k});
+}
+
+static void on_ended(void *ctx, const struct err *e, const struct outcome *o)
+{
+	(void)ctx, (void)o;
+	if (e && e->kind != ERR_NOT_FOUND)
+		log_line(LOG_WARN, "an E2B sandbox whose time is over: %s", e->msg);
+}
+
+static void arm(void)
+{
+	uint64_t now = clock_unix_ms(), first = 0;
+	for (struct e2b_box *b = self.boxes; b; b = b->next)
+		if (b->ends && !b->killed && e2b_is_running(self.engine, b) && (!first || b->ends < first))
+			first = b->ends;
+	if (first)
+		timer_set(self.loop, &self.due, first > now ? (first - now < 86400000 ? first - now : 86400000) : 0);
+	else
+		timer_clear(self.loop, &self.due);
+}
+
+int e2b_end_set(struct engine *g, struct e2b_box *b, uint64_t ends, struct err *e)
+{
+	if (engine_expire(g, b->id, ends ? ends + E2B_GRACE_MS : 0, e))
+		return -1;
+	b->ends = ends;
+	e2b_box_save(g, b);
+	arm();
+	return 0;
+}
+
+// What is done to one may take it out of the list.
+static void end_all(void)
+{
+	char **kill = NULL, **pause = NULL;
+	uint64_t now = clock_unix_ms();
+	struct err ignored;
+	for (struct e2b_box *b = self.boxes; b; b = b->next) {
+		const struct sandbox *s = e2b_row(self.engine, b);
+		bool due = s && s->state == STATE_RUNNING && b->ends && b->ends <= now;
+		if (s && !b->killed && (is_over(b, s) || (due && !b->auto_pause)))
+			strv_add(&kill, b->id);
+		else if (due && !b->killed)
+			strv_add(&pause, b->id);
+	}
+	for (char **id = kill; id && *id; id++)
+		e2b_kill(self.engine, find(*id, strlen(*id)), (struct done){on_ended, NULL});
+	for (char **id = pause; id && *id; id++) {
+		struct e2b_box *b = find(*id, strlen(*id));
+		if (b && !e2b_end_set(self.engine, b, 0, &ignored))
+			engine_pause(self.engine, *id, true, (struct done){on_ended, NULL});
+	}
+	strv_free(kill);
+	strv_free(pause);
+	arm();
+}
+
+static void reap(struct chore *c)
+{
+	(void)c;
+	end_all();
+}
+
+static void on_due(struct timer *t)
+{
+	(void)t;
+	end_all();
+}
+
+// --- running again ---
+
+struct resume {
+	struct engine *g;
+	char id[ID_SIZE];
+	struct e2b_done done;
+};
+
+static void on_resumed(void *ctx, const struct err *e, const struct outcome *o)
+{
+	struct resume *r = ctx;
+	struct e2b_box *b = find(r->id, strlen(r->id));
+	struct err gone;
+	(void)o;
+	if (!b)
+		err_set(&gone, ERR_NOT_FOUND, "sandbox %s was killed", r->id);
+	r->done.fn(r->done.ctx, b ? e : &gone, e ? NULL : b);
+	free(r);
+}
+
+void e2b_resume(struct engine *g, struct e2b_box *b, uint64_t timeout_ms, struct e2b_done d)
+{
+	struct err e;
+	const struct sandbox *s = e2b_row(g, b);
+	if (!s || e2b_end_set(g, b, timeout_ms ? clock_unix_ms() + timeout_ms : 0, &e)) {
+		if (!s)
+			err_set(&e, ERR_NOT_FOUND, "sandbox %s was killed", b->id);
+		d.fn(d.ctx, &e, NULL);
+		return;
+	}
+	struct resume *r = xcalloc(1, sizeof *r);
+	*r = (struct resume){.g = g, .done = d};
+	memcpy(r->id, b->id, sizeof r->id);
+	if (s->state == STATE_PAUSED)
+		engine_pause(g, r->id, false, (struct done){on_resumed, r});
+	else
+		engine_start(g, r->id, (struct done){on_resumed, r});
+}
+
+struct awake {
+	void (*fn)(void *ctx, struct e2b_box *b);
+	void *ctx;
+};
+
+static void on_awake(void *ctx, const struct err *e, struct e2b_box *b)
+{
+	struct awake *a = ctx;
+	if (e)
+		log_line(LOG_WARN, "resumed by traffic: %s", e->msg);
+	a->fn(a->ctx, e ? NULL : b);
+	free(a);
+}
+
+#define RESUME_MIN_MS 300000
+
+void e2b_awake(struct engine *g, const char *id, void (*fn)(void *ctx, struct e2b_box *b), void *ctx)
+{
+	struct e2b_box *b = e2b_box_get(g, id);
+	if (!b || e2b_is_running(g, b) || !b->auto_resume) {
+		fn(ctx, b && e2b_is_running(g, b) ? b : NULL);
+		return;
+	}
+	struct awake *a = xcalloc(1, sizeof *a);
+	*a = (struct awake){fn, ctx};
+	e2b_resume(g, b, b->timeout_ms > RESUME_MIN_MS ? b->timeout_ms : RESUME_MIN_MS, (struct e2b_done){on_awake, a});
+}
+
+// --- its ports ---
+
+static enum preview_verdict judge(void *ctx, const struct sandbox *s, uint16_t port, const char *traffic_token)
+{
+	const struct e2b_box *b = find(s->id, strlen(s->id));
+	(void)ctx, (void)port;
+	if (!b)
+		return PREVIEW_ASK;
+	if (!*b->traffic)
+		return PREVIEW_OPEN;
+	return traffic_token && strlen(traffic_token) == KEY_SIZE - 1 && key_equal(traffic_token, b->traffic) ? PREVIEW_OPEN : PREVIEW_CLOSED;
+}
+
+static bool is_e2b(void *ctx, const struct sandbox *s)
+{
+	(void)ctx;
+	return !s || find(s->id, strlen(s->id));
+}
+
+const struct preview_policy e2b_preview = {.judge = judge, .is_e2b = is_e2b};
+
+// --- the whole ---
+
+static void load(void *ctx, const char *key, const char *text)
+{
+	char ***lost = ctx;
+	struct e2b_box *b = read_box(key, text);
+	if (b && e2b_row(self.engine, b)) {
+		b->next = self.boxes;
+		self.boxes = b;
+		return;
+	}
+	strv_add(lost, key); // removed without us, or changed by somebody else
+	e2b_box_free(b);
+}
+
+int e2b_start(struct loop *l, struct engine *g, struct err *e)
+{
+	char **lost = NULL;
+	self.loop = l;
+	self.engine = g;
+	self.reap.fn = reap;
+	self.due.fn = on_due;
+	self.listener.fn = on_state;
+	int rc = engine_notes(g, KIND, load, &lost, e);
+	for (char **k = lost; k && *k && !rc; k++)
+		rc = engine_note_drop(g, KIND, *k, e);
+	strv_free(lost);
+	if (rc || e2b_templates_load(g, e))
+		return -1;
+	engine_listen(g, &self.listener);
+	loop_soon(l, &self.reap);
+	return 0;
+}
+
+void e2b_stop(void)
+{
+	timer_clear(self.loop, &self.due);
+	loop_forget(self.loop, &self.reap);
+	while (self.boxes) {
+		struct e2b_box *b = self.boxes;
+		self.boxes = b->next;
+		e2b_box_free(b);
+	}
+	e2b_templates_free();
+	e2b_uploads_free();
+	e2b_metrics_free();
+}

@@ -1,0 +1,474 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requests about templates: making and building them, names and tags, lists.
+#include "api/e2b_templates.h"
+#include "api/e2b_routes.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define LOGS_PAGE 100
+
+static struct e2b_template *named(struct request *r)
+{
+	struct err e;
+	struct e2b_template *t = e2b_template_find(r->parts[0], NULL, &e);
+	if (!t)
+		request_fail(r, &e);
+	return t;
+}
+
+static void put_list(struct jsonw *w, const char *key, const char *one)
+{
+	jw_key(w, key);
+	jw_open(w, '[');
+	if (one)
+		jw_str(w, one, strlen(one));
+	jw_close(w, ']');
+}
+
+// --- a new one ---
+
+static void put_new(struct jsonw *w, const struct e2b_template *t, const struct e2b_build *b, char *const *tags)
+{
+	jw_open(w, '{');
+	jw_kstr(w, "templateID", t->id);
+	jw_kstr(w, "buildID", b->id);
+	jw_kbool(w, "public", t->is_public);
+	put_list(w, "names", t->name);
+	put_list(w, "aliases", t->name);
+	jw_kstrv(w, "tags", tags);
+	jw_close(w, '}');
+}
+
+static int read_tags(const json_t *o, const char *tag, char ***out, struct err *e)
+{
+	if (json_get_strv(o, "tags", out, e))
+		return -1;
+	*out = *out ? *out : xcalloc(1, sizeof **out);
+	if (tag)
+		strv_add(out, tag);
+	if (!**out)
+		strv_add(out, "default");
+	for (char **t = *out; *t; t++)
+		if (!e2b_tag_is(*t))
+			return err_set(e, ERR_INVALID, "invalid tag '%.60s': tags are of a-z 0-9 - _ .", *t);
+	return 0;
+}
+
+static int make(struct request *r, const char *word, struct err *e)
+{
+	char *name = NULL, *tag = NULL, **tags = NULL;
+	struct jsonw w = e2b_out(r);
+	int rc = e2b_word_split(word, &name, &tag, e) || read_tags(r->json, tag, &tags, e) ? -1 : 0;
+	struct e2b_template *t = rc ? NULL : e2b_template_named(name);
+	if (!rc && t && (t->builtin || *t->source))
+		rc = err_set(e, ERR_CONFLICT, "the name '%s' is taken by a %s", name, t->builtin ? "template that is built in" : "snapshot");
+	if (!rc && !t && e2b_templates_full())
+		rc = err_set(e, ERR_LIMIT, "there are too many templates: delete some");
+	if (!rc) {
+		t = t ? t : e2b_template_new(name);
+		t->cpus = json_u64(r->json, "cpuCount");
+		t->memory_mb = json_u64(r->json, "memoryMB");
+		struct e2b_build *b = e2b_build_new(t);
+		b->wanted = take(&tags);
+		e2b_template_save(r->engine, t);
+		put_new(&w, t, b, b->wanted);
+	}
+	free(name);
+	free(tag);
+	strv_free(tags);
+	return rc;
+}
+
+void e2b_post_template(struct request *r)
+{
+	struct err e;
+	const char *word = *json_str(r->json, "name") ? json_str(r->json, "name") : json_str(r->json, "alias");
+	if (!*word)
+		e2b_error(r, 400, "name is required");
+	else if (make(r, word, &e))
+		request_fail(r, &e);
+	else
+		request_answer(r, 202);
+}
+
+// --- building ---
+
+static bool is_base_image(const char *image)
+{
+	static const char *const names[] = {"e2bdev/base", "e2bdev/code-interpreter"};
+	for (size_t i = 0; i < countof(names); i++) {
+		size_t n = strlen(names[i]);
+		if (!strncmp(image, names[i], n) && (!image[n] || !strcmp(image + n, ":latest")))
+			return true;
+	}
+	return false;
+}
+
+struct starting {
+	struct request *r;
+	char template_id[ID_SIZE], build[40];
+	char base_id[ID_SIZE], base_build[40];
+	char image[ID_SIZE];
+	bool on_template;
+	struct err refusal;
+};
+
+static struct e2b_build *lookup(const char *template_id, const char *build, struct e2b_template **out)
+{
+	*out = e2b_template_named(template_id);
+	return *out ? e2b_build_of(*out, build) : NULL;
+}
+
+static void begin(struct starting *s)
+{
+	struct request *r = s->r;
+	struct e2b_template *t, *base_t;
+	struct e2b_build *b = lookup(s->template_id, s->build, &t), *on = s->on_template ? lookup(s->base_id, s->base_build, &base_t) : NULL;
+	if (!b || b->builder) {
+		e2b_error(r, b ? 409 : 404, b ? "build '%s' is under way" : "build '%s' not found", s->build);
+	} else {
+		e2b_build_begin(r, t, b, r->json,
+				&(struct e2b_base){.build = on,
+						   .image = *s->image ? s->image : NULL,
+						   .start_cmd = *json_str(r->json, "startCmd") ? json_str(r->json, "startCmd") : NULL,
+						   .ready_cmd = *json_str(r->json, "readyCmd") ? json_str(r->json, "readyCmd") : NULL,
+						   .refusal = s->refusal.kind ? &s->refusal : NULL});
+		request_answer(r, 202);
+	}
+	free(s);
+}
+
+static void on_base(void *ctx, const struct err *e)
+{
+	struct starting *s = ctx;
+	if (e)
+		s->refusal = *e;
+	begin(s);
+}
+
+static void on_image(struct starting *s, const char *image)
+{
+	struct image_row i;
+	struct err e;
+	if (engine_image_get(s->r->engine, image, &i, &e)) {
+		err_set(&s->refusal, ERR_NOT_FOUND, "image '%.80s' is not here and is not pulled: import it with `skep image import`, or build on "
+			"a template (base)", image);
+	} else {
+		memcpy(s->image, i.id, sizeof s->image);
+		image_row_done(&i);
+	}
+	begin(s);
+}
+
+void e2b_post_build(struct request *r)
+{
+	struct err e;
+	struct e2b_template *t = named(r), *base;
+	struct e2b_build *b = t ? e2b_build_of(t, r->parts[1]) : NULL, *on = NULL;
+	const char *image = json_str(r->json, "fromImage"), *from = json_str(r->json, "fromTemplate");
+	if (!t)
+		return;
+	if (!b || strcmp(b->state, "waiting") || t->builtin) {
+		e2b_error(r, b ? 409 : 404, b ? "build '%.60s' was started already" : "build '%.60s' not found", r->parts[1]);
+		return;
+	}
+	struct starting *s = xcalloc(1, sizeof *s);
+	s->r = r;
+	memcpy(s->template_id, t->id, sizeof s->template_id);
+	memcpy(s->build, b->id, sizeof s->build);
+	if (*image && !is_base_image(image)) {
+		on_image(s, image);
+		return;
+	}
+	base = e2b_template_find(*from ? from : "base", &on, &e);
+	if (!base || !on) {
+		s->refusal = e;
+		begin(s);
+		return;
+	}
+	s->on_template = true;
+	memcpy(s->base_id, base->id, sizeof s->base_id);
+	memcpy(s->base_build, on->id, sizeof s->base_build);
+	e2b_template_ready(r, base, on, on_base, s);
+}
+
+// --- how far it is ---
+
+static void put_entry(struct jsonw *w, const char *log, bool text_only)
+{
+	struct str rest = str_of(log), ms, level, step;
+	uint64_t at = 0;
+	if (!str_next(&rest, '\t', &ms) || !str_next(&rest, '\t', &level) || !str_next(&rest, '\t', &step) || str_to_u64(ms, 0, INT64_MAX, &at))
+		return;
+	if (text_only) {
+		jw_str(w, rest.n ? rest.p : "", rest.n);
+		return;
+	}
+	auto_free char *l = xstrndup(level.p, level.n), *s = xstrndup(step.p, step.n);
+	jw_open(w, '{');
+	e2b_ktime(w, "timestamp", at);
+	jw_kstr(w, "level", l);
+	jw_key(w, "message");
+	jw_str(w, rest.n ? rest.p : "", rest.n);
+	jw_kstr(w, "step", s);
+	jw_close(w, '}');
+}
+
+static void put_logs(struct jsonw *w, const char *key, const struct e2b_build *b, size_t from, size_t n, bool text_only)
+{
+	size_t all = strv_len(b->logs);
+	jw_key(w, key);
+	jw_open(w, '[');
+	for (size_t i = from; i < all && i < from + n; i++)
+		put_entry(w, b->logs[i], text_only);
+	jw_close(w, ']');
+}
+
+static bool page_of(struct request *r, uint64_t *from, uint64_t *n)
+{
+	const char *offset = request_query(r, "logsOffset"), *limit = request_query(r, "limit");
+	*n = LOGS_PAGE;
+	if ((!offset || !str_to_u64(str_of(offset), 0, INT32_MAX, from)) && (!limit || !str_to_u64(str_of(limit), 0, LOGS_PAGE, n)))
+		return true;
+	e2b_error(r, 400, "logsOffset and limit are whole numbers, limit at most %d", LOGS_PAGE);
+	return false;
+}
+
+void e2b_get_build_status(struct request *r)
+{
+	struct e2b_template *t = named(r);
+	struct e2b_build *b = t ? e2b_build_of(t, r->parts[1]) : NULL;
+	struct jsonw w = e2b_out(r);
+	uint64_t from = 0, n;
+	if (t && !b)
+		e2b_error(r, 404, "build '%.60s' not found", r->parts[1]);
+	if (!b || !page_of(r, &from, &n))
+		return;
+	jw_open(&w, '{');
+	jw_kstr(&w, "templateID", t->id);
+	jw_kstr(&w, "buildID", b->id);
+	jw_kstr(&w, "status", b->state);
+	put_logs(&w, "logs", b, from, n, true);
+	put_logs(&w, "logEntries", b, from, n, false);
+	if (b->reason) {
+		jw_key(&w, "reason");
+		jw_open(&w, '{');
+		jw_kstr(&w, "message", b->reason);
+		jw_kstr(&w, "step", b->reason_step);
+		jw_key(&w, "logEntries");
+		jw_raw(&w, "[]");
+		jw_close(&w, '}');
+	}
+	jw_close(&w, '}');
+	request_answer(r, 200);
+}
+
+void e2b_get_build_logs(struct request *r)
+{
+	struct e2b_template *t = named(r);
+	struct e2b_build *b = t ? e2b_build_of(t, r->parts[1]) : NULL;
+	struct jsonw w = e2b_out(r);
+	uint64_t from = 0, n;
+	if (t && !b)
+		e2b_error(r, 404, "build '%.60s' not found", r->parts[1]);
+	if (!b || !page_of(r, &from, &n))
+		return;
+	jw_open(&w, '{');
+	put_logs(&w, "logs", b, from, n, false);
+	jw_close(&w, '}');
+	request_answer(r, 200);
+}
+
+// --- names and tags ---
+
+void e2b_get_alias(struct request *r)
+{
+	struct err e;
+	struct e2b_build *b = NULL;
+	bool tagged = strchr(r->parts[0], ':');
+	struct e2b_template *t = e2b_template_find(r->parts[0], tagged ? &b : NULL, &e);
+	struct jsonw w = e2b_out(r);
+	if (t && !e2b_template_sees(r, t))
+		t = NULL, err_set(&e, ERR_NOT_FOUND, "template '%.80s' not found", r->parts[0]);
+	if (!t || (tagged && !b)) {
+		request_fail(r, &e);
+		return;
+	}
+	jw_open(&w, '{');
+	jw_kstr(&w, "templateID", t->id);
+	jw_kbool(&w, "public", t->is_public);
+	jw_close(&w, '}');
+	request_answer(r, 200);
+}
+
+void e2b_post_tags(struct request *r)
+{
+	struct err e;
+	struct e2b_build *b = NULL;
+	char **tags = NULL;
+	const char *target = json_str(r->json, "target");
+	struct jsonw w = e2b_out(r);
+	struct e2b_template *t = e2b_template_find(target, &b, &e);
+	if (!t || !b || read_tags(r->json, NULL, &tags, &e)) {
+		strv_free(tags);
+		request_fail(r, &e);
+		return;
+	}
+	for (char **g = tags; *g; g++)
+		e2b_tag_set(t, *g, b->id);
+	e2b_template_save(r->engine, t);
+	jw_open(&w, '{');
+	jw_kstr(&w, "buildID", b->id);
+	jw_kstrv(&w, "tags", tags);
+	jw_close(&w, '}');
+	strv_free(tags);
+	request_answer(r, 201);
+}
+
+void e2b_delete_tags(struct request *r)
+{
+	struct err e;
+	char **tags = NULL;
+	struct e2b_template *t = e2b_template_find(json_str(r->json, "name"), NULL, &e);
+	if (!t || json_get_strv(r->json, "tags", &tags, &e)) {
+		request_fail(r, &e);
+		return;
+	}
+	const char *missing = NULL;
+	for (char **g = tags; g && *g; g++)
+		missing = e2b_tag_of(t, *g) ? missing : *g;
+	if (missing) {
+		e2b_error(r, 404, "tag '%.60s' does not exist for template '%s'", missing, t->name ? t->name : t->id);
+		strv_free(tags);
+		return;
+	}
+	for (char **g = tags; g && *g; g++)
+		e2b_tag_drop(t, *g);
+	strv_free(tags);
+	e2b_template_save(r->engine, t);
+	request_answer(r, 204);
+}
+
+void e2b_get_tags(struct request *r)
+{
+	struct e2b_template *t = named(r);
+	struct jsonw w = e2b_out(r);
+	if (!t)
+		return;
+	jw_open(&w, '[');
+	for (struct e2b_tag *g = t->tags; g; g = g->next) {
+		jw_open(&w, '{');
+		jw_kstr(&w, "tag", g->tag);
+		jw_kstr(&w, "buildID", g->build);
+		e2b_ktime(&w, "createdAt", g->created);
+		jw_close(&w, '}');
+	}
+	jw_close(&w, ']');
+	request_answer(r, 200);
+}
+
+// --- lists ---
+
+static void put_template(struct jsonw *w, const struct e2b_template *t, bool builds)
+{
+	const struct e2b_build *b = t->builds;
+	const struct limits l = LIMITS_DEFAULT;
+	uint64_t count = 0;
+	for (const struct e2b_build *x = t->builds; x; x = x->next)
+		count++;
+	jw_open(w, '{');
+	jw_kstr(w, "templateID", t->id);
+	jw_kstr(w, "buildID", b ? b->id : "");
+	jw_ku64(w, "cpuCount", t->cpus ? t->cpus : 2);
+	jw_ku64(w, "memoryMB", t->memory_mb ? t->memory_mb : l.memory >> 20);
+	jw_ku64(w, "diskSizeMB", l.disk >> 20);
+	jw_kbool(w, "public", t->is_public);
+	put_list(w, "aliases", t->name);
+	put_list(w, "names", t->name);
+	e2b_ktime(w, "createdAt", t->created);
+	e2b_ktime(w, "updatedAt", t->updated);
+	e2b_kstr_or_null(w, "createdBy", NULL);
+	if (t->spawned)
+		e2b_ktime(w, "lastSpawnedAt", t->spawned);
+	else
+		e2b_kstr_or_null(w, "lastSpawnedAt", NULL);
+	jw_ku64(w, "spawnCount", t->spawn_count);
+	jw_ku64(w, "buildCount", count);
+	jw_kstr(w, "envdVersion", E2B_ENVD_VERSION);
+	jw_kstr(w, "buildStatus", !b ? "waiting" : t->builtin ? "ready" : b->state);
+	if (builds) {
+		jw_key(w, "builds");
+		jw_open(w, '[');
+		for (const struct e2b_build *x = t->builds; x; x = x->next) {
+			jw_open(w, '{');
+			jw_kstr(w, "buildID", x->id);
+			jw_kstr(w, "status", x->state);
+			e2b_ktime(w, "createdAt", x->created);
+			e2b_ktime(w, "updatedAt", x->created);
+			jw_ku64(w, "cpuCount", t->cpus ? t->cpus : 2);
+			jw_ku64(w, "memoryMB", t->memory_mb ? t->memory_mb : l.memory >> 20);
+			jw_close(w, '}');
+		}
+		jw_close(w, ']');
+	}
+	jw_close(w, '}');
+}
+
+void e2b_get_templates(struct request *r)
+{
+	struct jsonw w = e2b_out(r);
+	jw_open(&w, '[');
+	for (struct e2b_template *t = e2b_templates(); t; t = t->next)
+		if (!*t->source && e2b_template_sees(r, t))
+			put_template(&w, t, false);
+	jw_close(&w, ']');
+	request_answer(r, 200);
+}
+
+void e2b_get_template(struct request *r)
+{
+	struct e2b_template *t = named(r);
+	struct jsonw w = e2b_out(r);
+	if (!t)
+		return;
+	put_template(&w, t, true);
+	request_answer(r, 200);
+}
+
+void e2b_patch_template(struct request *r)
+{
+	struct err e;
+	struct e2b_template *t = named(r);
+	struct jsonw w = e2b_out(r);
+	if (!t)
+		return;
+	if (json_get_bool(r->json, "public", &t->is_public, &e)) {
+		request_fail(r, &e);
+		return;
+	}
+	e2b_template_save(r->engine, t);
+	jw_open(&w, '{');
+	put_list(&w, "names", t->name);
+	jw_close(&w, '}');
+	request_answer(r, 200);
+}
+
+void e2b_delete_template(struct request *r)
+{
+	struct e2b_template *t = named(r);
+	bool busy = false;
+	for (struct e2b_build *b = t ? t->builds : NULL; b; b = b->next)
+		busy |= b->builder != NULL;
+	if (!t)
+		return;
+	if (t->builtin || busy) {
+		e2b_error(r, 400, t->builtin ? "template '%s' is built in" : "template '%s' is being built", t->name ? t->name : t->id);
+		return;
+	}
+	e2b_template_drop(r->engine, t);
+	request_answer(r, 204);
+}

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""E2B's control plane without its clients: what outlives skepd, and what a token may. The clients' own suites are in tests/compat/e2b."""
+import time
+
+import pytest
+from kit import wait_for
+from tcp_kit import Caller, serving, token
+
+
+@pytest.fixture
+def home(home):
+    home.lend()
+    home.skep("ps").ok()
+    return home
+
+
+def create(home, **body):
+    status, answer = home.api("POST", "/e2b/v2/sandboxes", {"templateID": "base", **body})
+    assert status == 201, answer
+    return answer
+
+
+def detail(home, sid):
+    return home.api("GET", f"/sandboxes/{sid}")
+
+
+def sh(home, sid, command):
+    return home.skep("exec", "-u", "user", sid, "--", "sh", "-c", command).ok().line
+
+
+def test_it_is_an_ordinary_sandbox(home):
+    s = create(home, metadata={"team": "a"})
+    assert [x["id"] for x in home.ps()] == [s["sandboxID"]]
+    assert home.show(s["sandboxID"])["labels"] == {"team": "a"}
+    assert sh(home, s["sandboxID"], "id -un; cat /etc/passwd | grep -c '^user:'") == "user\n1"
+    home.skep("stop", s["sandboxID"]).ok()
+    assert detail(home, s["sandboxID"])[1]["state"] == "paused"  # files are there, nothing runs
+    assert home.api("POST", f"/v2/sandboxes/{s['sandboxID']}/connect", {})[0] == 201
+    assert detail(home, s["sandboxID"])[1]["state"] == "running"
+    home.skep("rm", "--force", s["sandboxID"]).ok()
+    assert detail(home, s["sandboxID"])[0] == 404
+
+
+def test_it_outlives_skepd(home):
+    s = create(home, metadata={"k": "v"}, envVars={"A": "1"})
+    p = create(home)
+    sh(home, s["sandboxID"], "echo kept > /home/user/file")
+    assert home.api("POST", f"/sandboxes/{p['sandboxID']}/pause", {})[0] == 204
+    before = detail(home, s["sandboxID"])[1]
+    status, snap = home.api("POST", f"/sandboxes/{s['sandboxID']}/snapshots", {"name": "kept"})
+    assert status == 201
+    home.kill_skepd()
+    home.skep("ps").ok()
+    assert detail(home, s["sandboxID"])[1] == before
+    assert before["envdAccessToken"] == s["envdAccessToken"]
+    assert detail(home, p["sandboxID"])[1]["state"] == "paused"
+    n = home.api("POST", "/v2/sandboxes", {"templateID": snap["snapshotID"]})[1]
+    assert sh(home, n["sandboxID"], "cat /home/user/file") == "kept"
+    for x in (s, p, n):
+        assert home.api("DELETE", f"/sandboxes/{x['sandboxID']}")[0] == 204
+    assert home.ps() == []
+
+
+def test_its_time_ends_without_skepd(home):
+    gone, kept = create(home, timeout=2), create(home, timeout=2, autoPause=True)
+    for x in (gone, kept):
+        sh(home, x["sandboxID"], "echo unreviewed > /home/user/file")
+    home.kill_skepd()
+    time.sleep(5)  # theirs, and the grace that a skepd would have had
+    home.skep("ps").ok()
+    wait_for(lambda: [x["id"] for x in home.ps()] == [kept["sandboxID"]], why="the one whose time is over to go")
+    assert detail(home, gone["sandboxID"])[0] == 404
+    assert detail(home, kept["sandboxID"])[1]["state"] == "paused"
+    assert home.api("POST", f"/v2/sandboxes/{kept['sandboxID']}/connect", {"timeout": 60})[0] == 201
+    assert sh(home, kept["sandboxID"], "cat /home/user/file") == "unreviewed"
+
+
+def test_what_a_token_may(home):
+    keys = {s: token(home, "--scope", s).replace("skep_", "e2b_") for s in ("read", "run", "review")}
+    keys["label"] = token(home, "--scope", "run", "--on", "label=team=a").replace("skep_", "e2b_")
+    with serving(home) as port:
+
+        def ask(key, method, path, body=None):
+            return Caller(port)(method, path, body, {"X-API-KEY": keys[key]} if key else {})
+
+        assert ask(None, "GET", "/v2/sandboxes")[0] == 401
+        assert ask("read", "POST", "/v2/sandboxes", {"templateID": "base"})[0] == 403
+        made = {k: ask(k, "POST", "/v2/sandboxes", {"templateID": "base"})[1]["sandboxID"] for k in ("run", "review", "label")}
+        # what may leave is for who reviews
+        assert home.show(made["run"])["net"]["preset"] is None
+        assert home.show(made["review"])["net"]["preset"] == "open"
+        opened = {"denyOut": ["0.0.0.0/0"], "allowOut": ["example.com"]}
+        assert ask("run", "PUT", f"/sandboxes/{made['run']}/network", opened)[0] == 403
+        assert ask("review", "PUT", f"/sandboxes/{made['review']}/network", opened)[0] == 204
+        assert ask("run", "PUT", f"/sandboxes/{made['review']}/network", {"allow_internet_access": False})[0] == 204
+        # and a token for some sees those
+        assert home.show(made["label"])["labels"] == {"team": "a"}
+        assert [x["sandboxID"] for x in ask("label", "GET", "/v2/sandboxes")[1]] == [made["label"]]
+        assert len(ask("run", "GET", "/v2/sandboxes")[1]) == 3
+        assert ask("label", "GET", f"/sandboxes/{made['run']}")[0] in (403, 404)
+        assert ask("label", "DELETE", f"/sandboxes/{made['run']}")[0] in (403, 404)
+        assert ask("label", "POST", "/v3/templates", {"name": "mine"})[0] == 403
+        assert ask("label", "POST", f"/sandboxes/{made['label']}/snapshots", {})[0] == 201
+        assert ask("run", "POST", f"/sandboxes/{made['run']}/snapshots", {})[0] == 201
+        assert len(ask("label", "GET", "/snapshots")[1]) == 1
+        foreign = [x["snapshotID"] for x in ask("run", "GET", f"/snapshots?sandboxID={made['run']}")[1]]
+        assert ask("label", "POST", "/v2/sandboxes", {"templateID": foreign[0]})[0] == 404
+        assert ask("label", "DELETE", f"/sandboxes/{made['label']}")[0] == 204
+
+
+def test_the_three_variables(home):
+    key = token(home, "--scope", "run")
+    with serving(home) as port:
+        status, _, data = Caller(port, key).raw("GET", "/e2b/env")
+        assert status == 200
+        assert data.decode() == (f"export E2B_API_KEY={key.replace('skep_', 'e2b_')}\nexport E2B_API_URL=http://127.0.0.1:{port}\n"
+                                 f"export E2B_SANDBOX_URL=http://127.0.0.1:{port}\n")
