@@ -28,7 +28,7 @@ void envd_lost(struct envd_call *c); // its sandbox does not run any more: 502
 // done gets the error in terms of RPC: an unknown user is RPC_UNAUTHENTICATED.
 struct envd_job {
 	const char *op;
-	const char *args[4]; // NULL-terminated
+	const char *args[8]; // NULL-terminated
 	size_t max;
 };
 void envd_job(struct envd_call *c, const struct envd_job *j, struct job_done d);

@@ -274,7 +274,12 @@ void process_start(struct envd_call *c)
 	// Who it is and where that is, is known inside.
 	if (!s->x.cwd && b && c->user_is_default)
 		s->x.cwd = xstrdup(b->workdir);
-	envd_job(c, &(struct envd_job){.op = "home", .args = {s->x.cwd ? s->x.cwd : "", NULL}, .max = 16 << 10}, (struct job_done){on_home, s});
+	struct envd_job j = {.op = "home", .args = {s->x.cwd ? s->x.cwd : ""}, .max = 16 << 10};
+	static const char *const marks[] = {"E2B_SANDBOX=", "E2B_SANDBOX_ID=", "E2B_TEMPLATE_ID="};
+	for (size_t i = 0, n = 1; i < countof(marks); i++, n += j.args[n] != NULL)
+		for (char **v = b ? b->env : NULL; v && *v; v++)
+			j.args[n] = str_has_prefix(*v, marks[i]) ? *v : j.args[n]; // the last of a name counts
+	envd_job(c, &j, (struct job_done){on_home, s});
 }
 
 // --- the others ---

@@ -51,7 +51,10 @@ void request_free(struct request *r)
 	free(r->upgraded);
 	free(r->target);
 	principal_free(r->who);
-	free(r);
+	if (r->gone.fn)
+		loop_bury(r->server->loop, r, free); // an event of its watch may be under way
+	else
+		free(r);
 }
 
 struct loop *request_loop(struct request *r)

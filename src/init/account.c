@@ -102,6 +102,24 @@ int account_mkdirs(const char *path, struct err *e)
 	return make_one(path, e);
 }
 
+#define MARKS "/run/e2b"
+
+// What programs look for to know where they run. Best effort: a sandbox without root inside has no place for them.
+static void make_marks(char *const *marks)
+{
+	struct err ignored;
+	if (!*marks || (mkdir(MARKS, 0755) && errno == EEXIST))
+		return; // made before
+	for (; *marks; marks++) {
+		size_t n = strcspn(*marks, "=");
+		auto_free char *path = xasprintf(MARKS "/.%.*s", (int)n, *marks);
+		const char *value = *marks + n + ((*marks)[n] == '=');
+		auto_fd int fd = fs_open(AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644, &ignored);
+		if (fd >= 0)
+			(void)!fs_write_all(fd, value, strlen(value), &ignored);
+	}
+}
+
 static int op_home(char *const *a, struct err *e)
 {
 	struct stat st;
@@ -114,6 +132,7 @@ static int op_home(char *const *a, struct err *e)
 		return err_sys(e, "cwd '%s'", dir);
 	if (!S_ISDIR(st.st_mode))
 		return err_no(e, ENOTDIR, "cwd '%s' is not a directory", dir);
+	make_marks(a + 1);
 	wire_str(&b, self.home);
 	wire_str(&b, dir);
 	return fs_write_all(1, b.p, b.n, e);
@@ -124,7 +143,7 @@ static const struct {
 	int (*run)(char *const *args, struct err *e);
 	int min, max, paths;
 } ops[] = {
-	{"home", op_home, 1, 1, 1},
+	{"home", op_home, 1, 8, 1},
 	{"entry", account_entry, 1, 1, 1},
 	{"entries", account_entries, 2, 2, 1},
 	{"make", account_make, 1, 1, 1},

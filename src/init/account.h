@@ -18,7 +18,7 @@ int account_mkdirs(const char *path, struct err *e) MUST_USE;
 // for USER OP PATH…: one of these operations, its paths as USER means them (account_path). An entry is the wire form of struct
 // entry (model/entry.h).
 //
-//   home DIR               str home, str DIR's path. ENOENT, ENOTDIR: of DIR
+//   home DIR NAME=VALUE…   str home, str DIR's path. ENOENT, ENOTDIR: of DIR. Makes /run/e2b/.NAME where it is not yet
 //   entry PATH             one entry               entries DIR DEPTH   depth first, by name; links are not entered
 //   make DIR               with its parents; then its entry. EEXIST where it is
 //   move FROM TO           with TO's parents; one record, then TO's entry

@@ -24,6 +24,7 @@ test('environment, directory, user', async () => {
   assert.equal(await sh(s, 'echo "$GLOBAL|$MINE"', { envs: { MINE: 'a b=c' } }), 'from create|a b=c')
   assert.equal(await sh(s, 'echo "$GLOBAL"', { envs: { GLOBAL: 'mine' } }), 'mine')
   assert.equal(await sh(s, 'echo "$HOME $USER $LOGNAME $E2B_SANDBOX_ID"'), `/home/user user user ${s.sandboxId}`)
+  assert.equal(await sh(s, 'cat /run/e2b/.E2B_SANDBOX; echo; cat /run/e2b/.E2B_SANDBOX_ID'), `true\n${s.sandboxId}`)
   assert.equal(await sh(s, 'pwd', { cwd: '/tmp' }), '/tmp')
   await s.files.makeDir('some/where')
   for (const cwd of ['some/where', '~/some/where', '/home/user/some/../some/where']) assert.equal(await sh(s, 'pwd', { cwd }), '/home/user/some/where')
