@@ -18,6 +18,7 @@ struct request;
 #define FRONT_HEAD_MS 10000	   // until a connection's head is there
 #define FRONT_IDLE_MS 30000	   // between two requests of a connection
 #define FRONT_BODY_MS 30000	   // a body may stand still so long; and it has to come with 1 KiB/s
+#define FRONT_REFUSED_MS 5000	   // for the rest of the body of a request that was refused by its head
 #define FRONT_END_MS 10000	   // what is under way when its listener is closed has so long to end
 #define FRONT_CONNS 4096	   // in all
 #define FRONT_CONNS_PEER 1024	   // of one address that is not loopback

@@ -400,6 +400,8 @@ void request_dispatch(struct request *r, const char *method)
 		front_wait(r->tcp, FRONT_BODY_MS);
 	if (admit(r, method, &e) || check_length(r, &e)) {
 		r->called = true;
+		if (r->tcp)
+			front_wait(r->tcp, FRONT_REFUSED_MS);
 		request_fail(r, &e);
 	} else if (r->route->body == BODY_STREAM) {
 		r->called = true;
@@ -410,7 +412,7 @@ void request_dispatch(struct request *r, const char *method)
 enum MHD_Result request_body(struct request *r, const char *p, size_t *n)
 {
 	size_t took = *n;
-	if (r->tcp) { // 1 KiB/s is enough, but no less
+	if (r->tcp && !r->status) { // 1 KiB/s is enough, but no less
 		uint64_t now = clock_ms(), most = now + FRONT_BODY_MS, then = r->tcp->deadline + *n;
 		r->tcp->deadline = r->tcp->deadline && then < most ? then : most;
 	}
@@ -430,9 +432,10 @@ enum MHD_Result request_body(struct request *r, const char *p, size_t *n)
 	} else {
 		buf_add(&r->body, p, *n);
 		r->too_large |= r->body.overflow;
+		r->ignored += r->too_large ? *n : 0;
 	}
 	*n -= took;
-	return MHD_YES;
+	return r->ignored <= IGNORED_MAX ? MHD_YES : MHD_NO;
 }
 
 void request_more(struct request *r)

@@ -63,6 +63,21 @@ def test_every_route_needs_its_token(home):
         assert Caller(port, tokens["read"])("GET", "/v1/sandboxes")[0] == 200
 
 
+@pytest.mark.parametrize("method,path", [("POST", "/mcp"), ("GET", "/mcp"), ("DELETE", "/mcp"), ("GET", "/sandboxes"), ("POST", "/sandboxes"), ("GET", "/v2/sandboxes"),
+                                         ("DELETE", "/sandboxes/nothing"), ("GET", "/templates"), ("POST", "/sandboxes/nothing/pause"), ("GET", "/teams")])
+def test_other_surfaces_need_a_token(home, method, path):
+    read = token(home, "--scope", "read")
+    with serving(home) as port:
+        body = {} if method == "POST" else None
+        for c in (Caller(port), Caller(port, "skep_" + "0" * 64), Caller(port, "e2b_" + "0" * 64)):
+            assert c(method, path, body)[0] == 401
+            assert c(method, path, body, {"X-API-KEY": "e2b_" + "1" * 64})[0] == 401
+        for headers in ({"Host": "evil.test"}, {"Origin": "http://evil.test"}, {"Origin": "null"}):
+            assert Caller(port, read)(method, path, body, headers)[0] == 403
+        if method in ("POST", "DELETE") and path.startswith("/sandboxes"):
+            assert Caller(port, read)(method, path, body)[0] == 403
+
+
 def test_token_forms(home):
     t = token(home, "--scope", "read", "--name", "mine")
     assert re.match(r"^skep_[0-9a-f]{64}$", t)
