@@ -378,11 +378,10 @@ static const char *reason_of(int status)
 }
 
 // Only for the host that the browser asked, and on a path only below it; never under our own cookie's name.
-static void put_set_cookie(struct str v, const struct http_head *h, const struct preview_target *t, const char *prefix, struct buf *out)
+static void put_set_cookie(struct str v, const struct preview_target *t, const char *prefix, struct buf *out)
 {
 	struct str part, key;
 	bool first = true;
-	(void)h;
 	while (str_next(&v, ';', &part)) {
 		part = trimmed(part);
 		struct str value = part;
@@ -435,7 +434,7 @@ static void put_fields_out(const struct http_head *h, const struct preview_targe
 		if (is_hop(h, f->name) || is_one_of(f->name, never) || (t->form == PREVIEW_PATH && is_one_of(f->name, not_by_path)))
 			continue;
 		if (http_name_is(f->name, "Set-Cookie")) {
-			put_set_cookie(f->value, h, t, prefix, out);
+			put_set_cookie(f->value, t, prefix, out);
 		} else if (http_name_is(f->name, "Location")) {
 			put_location(f->value, t, prefix, out);
 		} else {

@@ -41,7 +41,7 @@ struct preview_way {
 	bool keep_host;		   // the inside sees the Host that the client gave
 };
 
-// What came is written anew for the inside. ok == false: refused, *why says why.
+// What came is written anew for the inside.
 int preview_put_request(const struct http_head *h, const struct preview_target *t, const struct preview_way *way, struct buf *out,
 			struct preview_request *r, struct err *e) MUST_USE;
 
@@ -53,7 +53,7 @@ struct preview_answer {
 	bool close;	       // the client's connection ends with it
 	uint64_t length;
 };
-// keep: the client's connection may go on. old: it speaks HTTP/1.0.
+// old: the client speaks HTTP/1.0.
 int preview_put_answer(const struct http_head *h, const struct preview_target *t, const struct preview_request *r, bool old,
 		       struct buf *out, struct preview_answer *a, struct err *e) MUST_USE;
 

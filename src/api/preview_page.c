@@ -129,16 +129,17 @@ void visit_page(struct visit *v, enum page page, const char *detail)
 	auto_buf struct buf advice = BUF_INIT(8192), body = BUF_INIT(64 << 10), out = BUF_INIT(128 << 10);
 	const char *title = pages[page].title;
 	int status = v->e2b ? e2b_status(page) : pages[page].status;
+	const char *reason = status == 502 ? "Bad Gateway" : status == 403 ? "Forbidden" : pages[page].reason;
 	advise(v, page, &advice);
-	if (v->e2b && v->target.sandbox[0]) {
+	if (v->e2b && v->target.sandbox[0] && !v->html) {
 		put_e2b(&body, v, page);
-		put_head(&out, status, status == 502 ? "Bad Gateway" : pages[page].reason, "application/json", body.n);
+		put_head(&out, status, reason, "application/json", body.n);
 	} else if (v->html) {
 		put_html(&body, title, detail, buf_cstr(&advice));
-		put_head(&out, status, pages[page].reason, "text/html", body.n);
+		put_head(&out, status, reason, "text/html", body.n);
 	} else {
 		buf_fmt(&body, "%s%s%s\n%s%s", title, detail && *detail ? ": " : "", detail ? detail : "", buf_cstr(&advice), advice.n ? "\n" : "");
-		put_head(&out, status, pages[page].reason, "text/plain", body.n);
+		put_head(&out, status, reason, "text/plain", body.n);
 	}
 	buf_add(&out, body.p, body.n);
 	visit_say(v, &out);

@@ -165,7 +165,8 @@ void visit_judge(struct visit *v, const struct http_head *h)
 	}
 	const struct sandbox *s = find(v);
 	const struct preview_policy *policy = v->p->policy;
-	v->e2b = v->target.form == PREVIEW_HEADERS || (policy && policy->is_e2b(policy->ctx, s));
+	bool theirs = s || (id_is(v->target.sandbox) && !v->html); // of a sandbox that is gone nobody knows whose it was: programs get E2B's answer
+	v->e2b = v->target.form == PREVIEW_HEADERS || (policy && theirs && policy->is_e2b(policy->ctx, s));
 	if (!s) { // ids can not be guessed, names can: whether there is one is told to nobody
 		visit_page(v, id_is(v->target.sandbox) ? PAGE_UNKNOWN : PAGE_UNAUTHORIZED, NULL);
 		return;

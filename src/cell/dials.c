@@ -5,7 +5,6 @@
 #include "base/mem.h"
 #include "cell/cell_int.h"
 #include "model/msg.h"
-#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>

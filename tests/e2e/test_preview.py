@@ -347,7 +347,9 @@ def test_closed_ports_and_gone_sandboxes(home, site):
     wait_port(home, site.id, 3000)
     a = site.client().ask("GET", "/", host(site.id, 4000), [cookie(home, site.id, 4000), HTML])
     assert a.status == 502 and b"port 4000" in a.body and b"3000 (python3" in a.body
-    assert site.client().ask("GET", "/", host("s" + "a" * 15, 80)).status == 404
+    gone = "s" + "a" * 15
+    assert site.client().ask("GET", "/", host(gone, 80), [HTML]).status == 404
+    assert site.client().ask("GET", "/", host(gone, 80)).json() == {"sandboxId": gone, "message": "The sandbox was not found", "code": 502}
     p = serve(home, site.id, 4000)
     assert site.client().ask("GET", "/", host(site.id, 4000), [cookie(home, site.id, 4000)]).status == 200
     end(p)
@@ -367,7 +369,7 @@ def test_paused_stopped_removed(home, site):
     assert site.get("/").status == 502  # it was started, and nobody listens
     assert home.show(site.id)["state"] == "running"
     home.skep("rm", "--force", site.id).ok()
-    assert site.get("/").status == 404
+    assert site.get("/", HTML).status == 404
 
 
 def test_a_client_that_goes_away_is_gone_inside(home, site):
