@@ -2,7 +2,6 @@
 // process.Process: what is asked of processes, decoded.
 #include "api/e2b_process_int.h"
 
-#include "base/base64.h"
 #include "base/jsonw.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -94,8 +93,7 @@ static bool adopt(struct envd_call *c, uint32_t pid, void (*then)(struct envd_ca
 	return true;
 }
 
-// The process that sel names: then is called with it, or the call is answered.
-static void with_process(struct envd_call *c, const json_t *sel, void (*then)(struct envd_call *c, struct process *p))
+void process_with(struct envd_call *c, const json_t *sel, void (*then)(struct envd_call *c, struct process *p))
 {
 	uint32_t pid = 0;
 	const char *tag = NULL;
@@ -113,7 +111,7 @@ static void with_process(struct envd_call *c, const json_t *sel, void (*then)(st
 
 static void with_live(struct envd_call *c, void (*then)(struct envd_call *c, struct process *p))
 {
-	with_process(c, proto_get(c->msg, "process"), then);
+	process_with(c, proto_get(c->msg, "process"), then);
 }
 
 // --- Start ---
@@ -336,71 +334,12 @@ void process_list(struct envd_call *c)
 		envd_answer(c, 200);
 }
 
-static void on_input(void *ctx, const char *why)
-{
-	struct envd_call *c = ctx;
-	if (why)
-		envd_error(c, RPC_INTERNAL, why);
-	else
-		envd_answer(c, 200);
-}
-
-// The bytes of a ProcessInput. -1: *e.
-static int decode_input(const json_t *input, const struct process *p, struct buf *out, struct err *e)
-{
-	const char *in, *pty;
-	if (proto_str(input, "stdin", &in, e) || proto_str(input, "pty", &pty, e))
-		return -1;
-	if (!in && !pty)
-		return err_set(e, ERR_INVALID, "no input was given");
-	if (process_is_tty(p) != !!pty)
-		return err_set(e, ERR_SYSTEM, pty ? "tty not assigned to process" : "stdin of a terminal's process: send it as pty");
-	if (in && !process_has_stdin(p))
-		return err_set(e, ERR_SYSTEM, "stdin is not enabled for this process, or was closed");
-	const char *text = in ? in : pty;
-	return base64_decode(text, strlen(text), out) ? err_set(e, ERR_INVALID, "the input is not base64") : 0;
-}
-
-static bool gone_already(struct envd_call *c, const struct process *p)
+bool process_gone(struct envd_call *c, const struct process *p)
 {
 	if (!process_has_ended(p))
 		return false;
 	not_found(c, process_pid(p), NULL);
 	return true;
-}
-
-static void send_input(struct envd_call *c, struct process *p)
-{
-	struct err e;
-	auto_buf struct buf bytes = BUF_INIT(LIMIT_REQUEST_BODY);
-	if (gone_already(c, p))
-		return;
-	if (decode_input(proto_get(c->msg, "input"), p, &bytes, &e))
-		envd_fail(c, &e);
-	else
-		process_input(p, bytes.p, bytes.n, on_input, c);
-}
-
-void process_send_input(struct envd_call *c)
-{
-	with_live(c, send_input);
-}
-
-static void close_stdin(struct envd_call *c, struct process *p)
-{
-	if (gone_already(c, p))
-		return;
-	if (process_is_tty(p)) {
-		envd_error(c, RPC_INTERNAL, "a terminal's input is ended by ^D (0x04) in it");
-		return;
-	}
-	process_close(p);
-	envd_answer(c, 200);
-}
-
-void process_close_stdin(struct envd_call *c)
-{
-	with_live(c, close_stdin);
 }
 
 static void on_killed(void *ctx)
@@ -413,7 +352,7 @@ static void send_signal(struct envd_call *c, struct process *p)
 	const json_t *v = proto_get(c->msg, "signal");
 	const char *name = json_is_string(v) ? json_string_value(v) : "";
 	int64_t n = json_is_integer(v) ? json_integer_value(v) : 0;
-	if (gone_already(c, p))
+	if (process_gone(c, p))
 		return;
 	if (!strcmp(name, "SIGNAL_SIGKILL") || n == 9) {
 		process_kill(p, on_killed, c);
@@ -435,7 +374,7 @@ static void update(struct envd_call *c, struct process *p)
 	const json_t *pty = proto_get(c->msg, "pty");
 	uint32_t rows = 24, cols = 80;
 	struct err e;
-	if (gone_already(c, p))
+	if (process_gone(c, p))
 		return;
 	if (pty && !process_is_tty(p)) {
 		envd_error(c, RPC_INTERNAL, "tty not assigned to process");
@@ -453,63 +392,4 @@ static void update(struct envd_call *c, struct process *p)
 void process_update(struct envd_call *c)
 {
 	with_live(c, update);
-}
-
-// --- StreamInput: the messages of one request, in their order ---
-
-static void on_all_input(void *ctx, const char *why)
-{
-	struct envd_call *c = ctx;
-	if (why) {
-		envd_error(c, RPC_INTERNAL, why);
-		return;
-	}
-	struct request *r = c->r;
-	envd_call_free(c);
-	r->type = "application/connect+json";
-	envelope_add(&r->answer, 0, "{}", 2);
-	envelope_add(&r->answer, ENVELOPE_END, "{}", 2);
-	request_answer(r, 200);
-}
-
-static int gather_input(const struct request *r, const struct process *p, struct buf *out, struct err *e)
-{
-	struct str rest = {r->body.p, r->body.n}, text;
-	int flags;
-	while (envelope_next(&rest, &flags, &text)) {
-		if (flags < 0)
-			return err_set(e, ERR_INVALID, "a message is compressed or too long");
-		auto_json json_t *m = flags & (int)ENVELOPE_END ? NULL : json_read(text.p, text.n, e);
-		if (!m && !(flags & (int)ENVELOPE_END))
-			return -1;
-		const json_t *data = m ? proto_get(m, "data") : NULL;
-		if (data && decode_input(proto_get(data, "input"), p, out, e))
-			return -1;
-	}
-	return rest.n ? err_set(e, ERR_INVALID, "the last message is not whole") : 0;
-}
-
-static void stream_input(struct envd_call *c, struct process *p)
-{
-	struct err e;
-	auto_buf struct buf bytes = BUF_INIT(LIMIT_REQUEST_BODY);
-	if (gone_already(c, p))
-		return;
-	if (gather_input(c->r, p, &bytes, &e))
-		envd_fail(c, &e);
-	else
-		process_input(p, bytes.p, bytes.n, on_all_input, c);
-}
-
-void process_stream_input(struct envd_call *c)
-{
-	struct str rest = {c->r->body.p, c->r->body.n}, text;
-	struct err e;
-	int flags;
-	if (!envelope_next(&rest, &flags, &text) || flags || !(c->msg = json_read(text.p, text.n, &e)) ||
-	    !proto_get(proto_get(c->msg, "start"), "process")) {
-		envd_error(c, RPC_INVALID_ARGUMENT, "the first message must say which process is meant");
-		return;
-	}
-	with_process(c, proto_get(proto_get(c->msg, "start"), "process"), stream_input);
 }

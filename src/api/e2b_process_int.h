@@ -42,4 +42,8 @@ void process_term(struct process *p);
 // done when it has ended, or after a second.
 void process_kill(struct process *p, void (*done)(void *ctx), void *ctx);
 
+// e2b_process_call.c. The process that a ProcessSelector names: then is called with it, or the call is answered.
+void process_with(struct envd_call *c, const json_t *selector, void (*then)(struct envd_call *c, struct process *p));
+bool process_gone(struct envd_call *c, const struct process *p); // it has ended: the call was answered
+
 void process_end_event(struct buf *b, const struct exec_result *r); // {"event":{"end":{…}}}

@@ -22,7 +22,7 @@ int main(int argc, char **argv)
 	struct server_args a = {.keys = argv[2], .socket = argv[3]};
 	if (argc == 5)
 		a.sandbox = argv[4];
-	if (argc == 3 ? key_make(a.keys, &e) : server_run(&a, &e)) {
+	if (argc == 3 ? key_prepare(a.keys, &e) : server_run(&a, &e)) {
 		fprintf(stderr, "skep: %s\n", e.msg);
 		_exit(1);
 	}

@@ -70,7 +70,7 @@ static int open_dir(const char *path, struct err *e)
 	return fs_open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0, e);
 }
 
-int key_make(const char *path, struct err *e)
+int key_prepare(const char *path, struct err *e)
 {
 	if (fs_mkdirs(AT_FDCWD, path, 0700, e))
 		return -1;

@@ -10,5 +10,5 @@
 #define KEY_ALIAS "skep" // the host's name in KEY_KNOWN
 
 // Makes dir and what is missing in it.
-int key_make(const char *dir, struct err *e) MUST_USE;
+int key_prepare(const char *dir, struct err *e) MUST_USE;
 ssh_key key_load(const char *dir, struct err *e) MUST_USE; // owned
