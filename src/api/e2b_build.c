@@ -89,6 +89,8 @@ static void finish(struct e2b_builder *x, const struct err *e)
 	} else {
 		strv_free(b->env);
 		b->env = take(&x->env);
+		free(b->user);
+		free(b->workdir);
 		b->user = take(&x->user);
 		b->workdir = take(&x->workdir);
 		for (char **tag = b->wanted; tag && *tag; tag++)
@@ -343,10 +345,18 @@ void e2b_build_wait(struct e2b_build *b, void (*fn)(void *ctx, const struct err 
 	b->builder->waiters = w;
 }
 
+// Somebody may have removed it by its own name.
+static bool is_there(struct engine *g, const char *snapshot)
+{
+	struct err ignored;
+	const struct snapshot *n = *snapshot ? engine_snapshot_get(g, snapshot, &ignored) : NULL;
+	return n && !strcmp(n->id, snapshot);
+}
+
 void e2b_template_ready(struct request *r, struct e2b_template *t, struct e2b_build *b, void (*fn)(void *ctx, const struct err *e), void *ctx)
 {
 	struct err e;
-	if (*b->snapshot) {
+	if (is_there(r->engine, b->snapshot)) {
 		fn(ctx, NULL);
 	} else if (b->builder) {
 		e2b_build_wait(b, fn, ctx);
@@ -354,6 +364,7 @@ void e2b_template_ready(struct request *r, struct e2b_template *t, struct e2b_bu
 		mem_free_ptr(&b->reason);
 		mem_free_ptr(&b->reason_step);
 		b->reason = b->reason_step = NULL;
+		b->snapshot[0] = 0;
 		// it can not have ended yet: a sandbox takes its time
 		e2b_build_begin(r, t, b, NULL, &(struct e2b_base){0});
 		if (b->builder) {
@@ -363,7 +374,8 @@ void e2b_template_ready(struct request *r, struct e2b_template *t, struct e2b_bu
 		err_set(&e, ERR_UNAVAILABLE, "%s", b->reason ? b->reason : "the template could not be built");
 		fn(ctx, &e);
 	} else {
-		err_set(&e, ERR_NOT_FOUND, "template '%s' has no build that succeeded", t->name ? t->name : t->id);
+		err_set(&e, ERR_NOT_FOUND, *b->snapshot ? "the snapshot of template '%s' was removed: build it again" : "template '%s' has no build that succeeded",
+			t->name ? t->name : t->id);
 		fn(ctx, &e);
 	}
 }

@@ -2,7 +2,8 @@
 // Inside the E2B surface's control plane.
 //
 //   e2b.c            the table, which requests are E2B's, the form of errors
-//   e2b_box.c        boxes: kept as notes, told of by the engine       e2b_sandboxes.c  create, connect, pause, timeout, kill
+//   e2b_box.c        boxes: kept as notes, told of by the engine       e2b_sandboxes.c  connect, pause, timeout, kill
+//   e2b_create.c     a new one                                         e2b_fork.c       several, of one
 //   e2b_list.c       lists, details, logs                              e2b_network.c    what a sandbox may reach
 //   e2b_templates.c  templates, tags, snapshots                        e2b_build.c      building one; e2b_step.c: its steps
 //   e2b_metrics.c    what a sandbox uses                               e2b_upload.c     files for COPY
@@ -48,7 +49,12 @@ void e2b_kill(struct engine *g, struct e2b_box *b, struct done d);
 void e2b_release(struct engine *g, const char *id, const struct err *why, void (*fn)(void *ctx, const struct err *e), void *ctx);
 struct loop *e2b_loop(void);
 
+// e2b_create.c
+void e2b_copy_network(const json_t *o, const json_t *network, struct e2b_box *b); // what it was told, for its details
+void e2b_settle_env(struct e2b_box *b, char *const *of_template); // before, b->env is the create's alone
+
 // e2b_sandboxes.c
+bool e2b_timeout_of(struct request *r, const char *key, uint64_t *inout_s); // seconds of a body; false: answered
 void e2b_put_sandbox(struct request *r, struct jsonw *w, const struct e2b_box *b);
 void e2b_put_members(struct jsonw *w, const struct e2b_box *b);
 void e2b_put_secrets(struct request *r, struct jsonw *w, const struct e2b_box *b);

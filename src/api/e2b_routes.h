@@ -5,8 +5,10 @@
 struct request;
 typedef void e2b_handler(struct request *r);
 
-e2b_handler e2b_create_v1, e2b_create_v2, e2b_connect_v1, e2b_connect_v2, e2b_post_resume, e2b_post_pause, e2b_delete_sandbox, e2b_post_timeout,
-	e2b_post_refreshes, e2b_put_network, e2b_post_fork;			      // e2b_sandboxes.c
+e2b_handler e2b_create_v1, e2b_create_v2;						      // e2b_create.c
+e2b_handler e2b_post_fork;							      // e2b_fork.c
+e2b_handler e2b_connect_v1, e2b_connect_v2, e2b_post_resume, e2b_post_pause, e2b_delete_sandbox, e2b_post_timeout,
+	e2b_post_refreshes, e2b_put_network;			      // e2b_sandboxes.c
 e2b_handler e2b_list_v1, e2b_list_v2, e2b_get_sandbox, e2b_logs_v1, e2b_logs_v2;      // e2b_list.c
 e2b_handler e2b_get_metrics, e2b_get_all_metrics;				      // e2b_metrics.c
 e2b_handler e2b_post_snapshot, e2b_get_snapshots;				      // e2b_snapshots.c

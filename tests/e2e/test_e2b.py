@@ -3,15 +3,24 @@
 import time
 
 import pytest
-from kit import wait_for
+from kit import World, wait_for
 from tcp_kit import Caller, serving, token
 
 
-@pytest.fixture
-def home(home):
-    home.lend()
-    home.skep("ps").ok()
-    return home
+@pytest.fixture(scope="module")
+def home(programs):
+    """One for all: what the root profile needs is large."""
+    w = World(programs)
+    w.lend()
+    w.skep("ps").ok()
+    yield w
+    w.close()
+
+
+@pytest.fixture(autouse=True)
+def emptied(home):
+    yield
+    home.stop_all()
 
 
 def create(home, **body):
