@@ -8,7 +8,7 @@ import pytest
 
 from kit import items
 
-VERBS = "run new exec attach logs kill shell cp ps show start stop pause resume rm image doctor gc log".split()
+VERBS = "run new exec attach logs kill shell cp ssh code ps show start stop pause resume rm image doctor gc log".split()
 
 
 def test_help_lists_every_verb(skep):

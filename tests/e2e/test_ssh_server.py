@@ -132,7 +132,7 @@ def test_a_hundred_mebibytes_each_way(ssh, home):
 
 
 def test_a_slow_reader_makes_the_writer_wait(ssh):
-    p = ssh.popen("ssh", "skep-box", "for i in $(seq 200); do head -c 1048576 /dev/zero; echo $i > done; done")
+    p = ssh.popen("ssh", "skep-box", "for i in $(seq 200); do head -c 1048576 /dev/zero; echo $i > d; mv d done; done")
     assert p.stdout.read(1) == b"\0"
     wait_for(lambda: ssh("cat done").line, why="the writer to begin")
     last = None
