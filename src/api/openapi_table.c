@@ -10,7 +10,7 @@
 #define EXEC_FIELDS \
 	"argv:[]s argv_b64:[]s env:[]s cwd:s user:s tty:b rows:i cols:i stdin:b detach:b timeout_ms:i umask:i caller_env:[]s "
 #define REVIEW_FIELDS \
-	"set:#ReviewSet format:s context:i text:b digest:s accept:[]s accept_b64:[]s accept_risk:b conflicts:s to:s umask:i author:s " \
+	"set:#ReviewSet format:s context:i text:b digest:s accept:[]s accept_b64:[]s accept_risk:b conflicts:s to:s umask:i edits:m author:s " \
 	"email:s subject:s message:s branch:s bundle:b ignored:b "
 
 const struct api_schema api_schemas[] = {
@@ -21,7 +21,7 @@ const struct api_schema api_schemas[] = {
 	{"Create", "name:s cwd:s repo:s empty:b image:s profile:s nested:b trace:b env:[]s mounts:[]#MountWish limits:#LimitsWish "
 		   "timeout_ms:i ttl_ms:i idle_ms:i labels:m workspace_path:s min_isolation:s run:b keep:b start:b umask:i caller_env:[]s "
 		   "caller_path:s exec:#Exec project:b setup:s cache_env:[]s from:s context:s ref:s auto_snapshot:b on_expiry:s git_env:[]s "
-		   "pin:b pinned:b lease_ms:i " NET_FIELDS},
+		   "pin:b alternates:[]s pinned:b lease_ms:i " NET_FIELDS},
 	{"MountWish", "src:s! dst:s writable:b"},
 	{"LimitsWish", "cpus_milli:i memory:i pids:i disk:i files:i nofile:i output_cap:i"},
 	{"Exec", EXEC_FIELDS},

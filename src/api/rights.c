@@ -18,7 +18,7 @@ static const struct right create_rights[] = {
 	// of the caller's own machine: a token says nothing about who may see what there
 	{"caller_path", SCOPE_LOCAL}, {"cache_env", SCOPE_LOCAL}, {"git_env", SCOPE_LOCAL},
 	// host paths, the host's loopback, and what weakens the boundary
-	{"cwd", SCOPE_ADMIN}, {"mounts", SCOPE_ADMIN}, {"expose_host", SCOPE_ADMIN}, {"nested", SCOPE_ADMIN}, {"secrets", SCOPE_ADMIN},
+	{"cwd", SCOPE_ADMIN}, {"mounts", SCOPE_ADMIN}, {"alternates", SCOPE_ADMIN}, {"expose_host", SCOPE_ADMIN}, {"nested", SCOPE_ADMIN}, {"secrets", SCOPE_ADMIN},
 	// what may leave a sandbox is for who reviews
 	{"net", SCOPE_REVIEW}, {"allow", SCOPE_REVIEW}, {"ask", SCOPE_REVIEW}, {"registries", SCOPE_REVIEW},
 };

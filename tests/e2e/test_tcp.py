@@ -152,7 +152,7 @@ def test_token_on_some_sandboxes(home):
 
 # -- T-078 ------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("field,value,scope", [
-    ("mounts", [{"src": "/etc"}], "admin"), ("cwd", "/etc", "admin"), ("repo", "/etc", "admin"), ("repo", "file:///etc", "admin"),
+    ("mounts", [{"src": "/etc"}], "admin"), ("alternates", ["/etc"], "admin"), ("cwd", "/etc", "admin"), ("repo", "/etc", "admin"), ("repo", "file:///etc", "admin"),
     ("repo", "git@example.test:x/y", "admin"), ("repo", "ssh://example.test/x", "admin"), ("nested", True, "admin"),
     ("secrets", ["A"], "admin"), ("expose_host", ["80"], "admin"), ("net", "open", "review"), ("allow", ["a.test"], "review"),
     ("ask", True, "review"), ("git_env", ["GIT_SSH_COMMAND=touch /tmp/x"], "local"), ("caller_path", "/root/bin", "local"),

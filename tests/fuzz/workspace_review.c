@@ -2,8 +2,9 @@
 // Three texts out of one input: base, host, sandbox. All hunks give the sandbox's text, none the base's; what is judged
 // clean can be put into the host's text; names, links and secrets are looked at without a fault.
 #include "base/mem.h"
-#include "model/treename.h"
 #include "model/risk.h"
+#include "model/treename.h"
+#include "workspace/review_lines.h"
 #include <git2.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Names that never land, and what a person is told to look at twice.
 #include "base/mem.h"
-#include "model/treename.h"
 #include "model/risk.h"
+#include "model/treename.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
