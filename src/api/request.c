@@ -363,6 +363,7 @@ void upgraded_close(struct upgraded *u)
 		}
 	struct server *s = u->server;
 	MHD_upgrade_action(u->handle, MHD_UPGRADE_ACTION_CLOSE);
+	s->resumed = true;
 	if (!s->inside)
 		server_run(s); // the library lets go of it there
 }
