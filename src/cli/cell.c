@@ -4,7 +4,6 @@
 #include "base/fs.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "base/str.h"
 #include "cli/home.h"
 #include "http/client.h"
 #include <errno.h>
@@ -20,17 +19,27 @@ static bool is_far(void)
 	return host && *host;
 }
 
+// A socket that was named for this machine may be out of our reach all the same: SKEP_HOST may be a forwarded one.
+static int put_target(struct buf *b, const char *socket, struct err *e)
+{
+	const char *name = strrchr(socket, '/'), *dot = name ? strrchr(name, '.') : NULL;
+	if (!strncmp(socket, "/v1/", 4))
+		buf_str(b, socket);
+	else if (dot && !strcmp(dot, ".sock"))
+		buf_fmt(b, "/v1/sandboxes/%.*s/cell", (int)(dot - name - 1), name + 1);
+	else
+		return err_set(e, ERR_BUG, "skepd named no cell");
+	return 0;
+}
+
 static int put_request(struct buf *b, const char *socket, struct err *e)
 {
-	const char *name = strrchr(socket, '/');
-	const char *dot = name ? strrchr(name, '.') : NULL;
-	const char *host = getenv("SKEP_HOST"), *token = getenv("SKEP_TOKEN");
-	if (!dot || strcmp(dot, ".sock"))
-		return err_set(e, ERR_BUG, "skepd named no cell");
-	bool http = str_has_prefix(host, "http://");
-	buf_fmt(b, "GET /v1/sandboxes/%.*s/cell HTTP/1.1\r\nHost: %s\r\n", (int)(dot - name - 1), name + 1,
-		http ? host + strlen("http://") : "skep");
-	if (http && token && *token)
+	const char *host = home_remote(), *token = NULL;
+	buf_str(b, "GET ");
+	if ((host && home_token(&token, e)) || put_target(b, socket, e))
+		return -1;
+	buf_fmt(b, " HTTP/1.1\r\nHost: %s\r\n", host ? host : "skep");
+	if (token)
 		buf_fmt(b, "Authorization: Bearer %s\r\n", token);
 	buf_str(b, "Connection: Upgrade\r\nUpgrade: skep-cell\r\n\r\n");
 	return 0;

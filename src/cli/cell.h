@@ -3,5 +3,6 @@
 #pragma once
 #include "base/err.h"
 
-// socket: as skepd named it in `attach`; its name is the sandbox's id. What follows is channel C of model/msg.h.
+// socket: as skepd named it in `attach`: of this machine, SANDBOX.sock; of another one the API's path. What follows is
+// channel C of model/msg.h.
 int cell_connect(const char *socket, struct err *e) MUST_USE;

@@ -8,7 +8,8 @@ import subprocess
 import pytest
 
 from kit import find_procs, wait_for
-from stream_kit import connect
+from stream_kit import WebSocket, connect
+from tcp_kit import Caller, serving, token
 
 
 @pytest.fixture
@@ -138,3 +139,43 @@ def test_only_a_client_may_speak_to_a_cell(home, far):
             got += part
         assert got.startswith(b"HTTP/1.1 101") and got.endswith(b"\r\n\r\n"), got
         s.close()
+
+
+def test_over_tcp_with_a_token(home, terminal):
+    sid = home.new("--empty", "--name", "far")
+    other = home.new("--empty")
+    run = token(home, "--scope", "run", "--on", sid)
+    read = token(home, "--scope", "read")
+    with serving(home) as port:
+        env = {"SKEP_HOST": f"http://127.0.0.1:{port}", "SKEP_TOKEN": run, "SKEP_HOME": f"{home.top}/elsewhere"}
+        blob = os.urandom(5 << 20)
+        assert home.skep("exec", "-i", "far", "--", "cat", stdin=blob, env=env).ok().out_b == blob
+        assert home.skep("exec", "far", "--", "sh", "-c", "exit 9", env=env).rc == 9
+        assert home.skep("exec", other, "--", "true", env=env).rc == 125
+        assert home.skep("exec", "far", "--", "true", env={**env, "SKEP_TOKEN": read}).rc == 125
+        t = terminal("exec", "-it", "far", "--", "sh", "-c", "stty size; read x; stty size", env=env, rows=30, cols=90)
+        t.expect("30 90")
+        t.resize(33, 99)
+        t.send("\n")
+        t.expect("33 99")
+        assert t.wait() == 0
+        with open(f"{home.dir}/blob", "wb") as f:
+            f.write(blob)
+        home.skep("cp", "blob", "far:/tmp/there", env=env).ok()
+        ask = Caller(port, run)
+        assert ask.raw("GET", f"/v1/sandboxes/{sid}/files?path=/tmp/there")[2] == blob
+        assert ask.raw("PUT", f"/v1/sandboxes/{sid}/files?path=up", blob)[0] == 200
+        assert ask("POST", f"/v1/sandboxes/{sid}/exec", {"argv": ["cmp", "/tmp/there", "up"]})[1]["status"] == 0
+        assert Caller(port, read).raw("PUT", f"/v1/sandboxes/{sid}/files?path=up", b"")[0] == 403
+        assert Caller(port).raw("GET", f"/v1/sandboxes/{sid}/files?path=up")[0] == 401
+        assert ask.raw("GET", f"/v1/sandboxes/{other}/files?path=up")[0] in (403, 404)
+        ws = WebSocket(home, f"/v1/sandboxes/{sid}/exec/ws", [f"Authorization: Bearer {run}"], sock=ask.connect())
+        ws.text(argv=["cat"], stdin=True)
+        ws.stdin(blob[:500000], 0)
+        ws.stdin(blob[500000:1000000], 500000)
+        ws.text(type="eof")
+        got, ended = ws.until("exit")
+        assert got[1] == blob[:1000000] and ended["status"] == 0
+        ws.close()
+        assert WebSocket(home, f"/v1/sandboxes/{sid}/exec/ws", [f"Authorization: Bearer {read}"], sock=ask.connect()).status == 403
+        assert WebSocket(home, f"/v1/sandboxes/{sid}/exec/ws", sock=ask.connect()).status == 401
