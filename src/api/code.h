@@ -23,7 +23,7 @@ void encode_sandbox(struct jsonw *w, struct engine *g, const struct sandbox *s);
 // The members without braces, so that a create's answer can add its exec.
 void encode_sandbox_members(struct jsonw *w, struct engine *g, const struct sandbox *s);
 void encode_exec(struct jsonw *w, const struct exec_row *x);
-void encode_attach(struct jsonw *w, struct engine *g, const struct outcome *o);
+void encode_attach(struct jsonw *w, const char *socket, const struct outcome *o); // null where there is no ticket
 void encode_snapshot(struct jsonw *w, const struct snapshot *n);
 void encode_image(struct jsonw *w, const struct image_row *i);
 

@@ -120,12 +120,10 @@ static void down_head(void *ctx, const struct file_record *rec)
 	r->type = "application/octet-stream";
 	int status = d->from[0] ? 206 : 200;
 	if (d->head || !d->left) { // nothing will be written
-		bool listens = r->conn; // else the request goes with its answer
 		file_get_close(d->get);
 		down_over(d);
+		request_finish(r); // first: with its answer it may be gone
 		request_stream(r, status);
-		if (listens)
-			request_finish(r);
 		return;
 	}
 	request_stream(r, status);

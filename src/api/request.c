@@ -37,8 +37,9 @@ struct request *request_new(struct server *s, struct MHD_Connection *conn, const
 	return r;
 }
 
-void request_free(struct request *r)
+static void free_now(void *obj)
 {
+	struct request *r = obj;
 	for (int i = 0; i < r->n_parts; i++)
 		free(r->parts[i]);
 	for (int i = 0; i < r->n_headers; i++)
@@ -51,10 +52,13 @@ void request_free(struct request *r)
 	free(r->upgraded);
 	free(r->target);
 	principal_free(r->who);
-	if (r->gone.fn)
-		loop_bury(r->server->loop, r, free); // an event of its watch may be under way
-	else
-		free(r);
+	free(r);
+}
+
+// An event of its client's end may wait in this round.
+void request_free(struct request *r)
+{
+	loop_bury(r->server->loop, r, free_now);
 }
 
 struct loop *request_loop(struct request *r)
@@ -137,13 +141,33 @@ static void wake(struct request *r)
 	r->suspended = false;
 	MHD_resume_connection(r->conn);
 	r->server->resumed = true;
-	if (!r->server->inside)
-		server_run(r->server); // what was written leaves before its writer goes on to other work
+	if (r->server->inside)
+		return;
+	r->busy++;
+	server_run(r->server); // what was written leaves before its writer goes on to other work
+	r->busy--;
+}
+
+static void tell_left(struct request *r)
+{
+	bool told = r->upgraded || r->ended;
+	r->leaving = true; // on_gone may answer it: then it goes below
+	if (r->on_gone && !told && (r->streaming || !r->status))
+		r->on_gone(r);
+	r->leaving = false;
+	if (r->upgraded && !r->upgraded->handle)
+		r->upgraded->fn(r->upgraded->ctx, r->upgraded); // it never came to it: its owner lets go
+	if (r->status || !r->called)
+		request_free(r); // else whoever answers it does
+}
+
+static void on_left(struct chore *c)
+{
+	tell_left(container_of(c, struct request, left));
 }
 
 void request_left(struct request *r)
 {
-	bool told = r->upgraded || r->ended;
 	if (r->gone.fd >= 0)
 		loop_del(r->server->loop, &r->gone);
 	r->conn = NULL;
@@ -153,14 +177,13 @@ void request_left(struct request *r)
 		r->tcp = NULL;
 	}
 	r->suspended = false;
-	r->leaving = true; // on_gone may answer it: then it goes below
-	if (r->on_gone && !told && (r->streaming || !r->status))
-		r->on_gone(r);
-	r->leaving = false;
-	if (r->upgraded && !r->upgraded->handle)
-		r->upgraded->fn(r->upgraded->ctx, r->upgraded); // it never came to it: its owner lets go
-	if (r->status || !r->called)
-		request_free(r); // else whoever answers it does
+	r->cut |= r->streaming;
+	if (!r->busy) {
+		tell_left(r);
+		return;
+	}
+	r->left.fn = on_left; // its handler is in the middle of a write, and goes on to use what is its own
+	loop_soon(r->server->loop, &r->left);
 }
 
 // --- answers ---
@@ -267,7 +290,7 @@ enum MHD_Result request_send(struct request *r)
 static void answered(struct request *r, int status)
 {
 	r->status = status;
-	if (!r->conn && !r->leaving)
+	if (!r->conn && !r->leaving && !r->left.queued)
 		request_free(r); // its client is gone
 	else if (r->suspended)
 		wake(r);
@@ -303,7 +326,7 @@ void request_fail(struct request *r, const struct err *e)
 void request_stream(struct request *r, int status)
 {
 	r->streaming = true;
-	if (!r->conn) { // nobody reads it: the handler is told, and the request goes
+	if (!r->conn && !r->left.queued) { // nobody reads it: the handler is told, and the request goes
 		r->status = status;
 		if (r->on_gone)
 			r->on_gone(r);
@@ -363,6 +386,7 @@ void upgraded_close(struct upgraded *u)
 		}
 	struct server *s = u->server;
 	MHD_upgrade_action(u->handle, MHD_UPGRADE_ACTION_CLOSE);
+	s->resumed = true;
 	if (!s->inside)
 		server_run(s); // the library lets go of it there
 }

@@ -52,6 +52,12 @@ static void done_empty(void *ctx, const struct err *e, const struct outcome *o)
 		request_answer(ctx, 204);
 }
 
+// Owned. For who is not on this machine: the path where the same channel is (docs/streams.md).
+static char *attach_socket(struct request *r, const char *sandbox)
+{
+	return r->who->local ? engine_socket(r->engine, sandbox) : xasprintf("/v1/sandboxes/%s/cell", sandbox);
+}
+
 static void put_exec(struct request *r, struct jsonw *w, const struct outcome *o)
 {
 	if (o->exec) {
@@ -59,10 +65,8 @@ static void put_exec(struct request *r, struct jsonw *w, const struct outcome *o
 		encode_exec(w, o->exec);
 	}
 	jw_key(w, "attach");
-	if (r->who->local)
-		encode_attach(w, r->engine, o);
-	else
-		jw_null(w); // a socket of this machine: others stream
+	auto_free char *socket = attach_socket(r, o->sandbox->id);
+	encode_attach(w, socket, o);
 }
 
 static void done_create(void *ctx, const struct err *e, const struct outcome *o)
@@ -125,7 +129,8 @@ static void done_attach(void *ctx, const struct err *e, const struct outcome *o)
 		request_fail(r, e);
 		return;
 	}
-	encode_attach(&w, r->engine, o);
+	auto_free char *socket = attach_socket(r, o->sandbox->id);
+	encode_attach(&w, socket, o);
 	request_answer(r, 200);
 }
 

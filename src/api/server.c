@@ -191,6 +191,7 @@ void server_free(struct server *s)
 			request_fail(s->suspended, &e);
 	while (s->upgraded)
 		s->upgraded->on_shutdown(s->upgraded);
+	loop_flush(s->loop); // clients that went meanwhile
 	loop_del(s->loop, &s->w);
 	timer_clear(s->loop, &s->again);
 	MHD_stop_daemon(s->mhd);

@@ -8,7 +8,8 @@
 //   request_stream                 a body that comes in pieces: request_write, then request_finish or request_cut
 //   request_upgrade                101: the connection is the handler's
 //
-// A client that goes away is told to r->on_gone. A request that was answered is void when that returns; one that was
+// A client that goes away is told to r->on_gone, never from inside a call of the handler's. A request that was answered is
+// void when that returns, or when its answer has left; one that was
 // not must still be answered (the answer is thrown away): every operation ends by itself.
 #pragma once
 #include "base/buf.h"
@@ -64,6 +65,8 @@ struct request {
 
 	// the server's
 	struct watch gone;
+	struct chore left;
+	int busy; // in a call of its handler that lets the library work
 	bool begun, called, over; // the head was seen; the handler has it; the body was read
 	bool too_large, suspended, streaming, ended, cut, leaving;
 	size_t out_at; // of answer, in a stream

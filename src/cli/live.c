@@ -4,7 +4,7 @@
 #include "base/chan.h"
 #include "base/fs.h"
 #include "base/mem.h"
-#include "cli/home.h"
+#include "cli/cell.h"
 #include "model/msg.h"
 #include "model/spec.h"
 #include <errno.h>
@@ -31,7 +31,7 @@ int live_open(struct live *l, const char *socket, const char *ticket, struct err
 	*l = LIVE_CLOSED;
 	l->in = BUF_INIT(FRAME_HEAD + FRAME_MAX + READ_CHUNK);
 	l->stream = BUF_INIT(LIVE_RECORD + LIVE_FRAME + FRAME_MAX);
-	l->fd = home_connect(socket, e);
+	l->fd = cell_connect(socket, e);
 	if (l->fd < 0)
 		return -1;
 	wire_u32(&hello, PROTO_VERSION);

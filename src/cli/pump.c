@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cli/ask.h"
-#include "cli/home.h"
+#include "cli/cell.h"
 #include "cli/out.h"
 #include "cli/sink.h"
 #include "cli/term.h"
@@ -605,7 +605,7 @@ static bool is_over(const struct pump *p)
 
 static int begin(struct pump *p)
 {
-	p->sock = home_connect(p->s->socket, p->e);
+	p->sock = cell_connect(p->s->socket, p->e);
 	if (p->sock < 0 && (p->e->sys == ENOENT || p->e->sys == ECONNREFUSED))
 		err_set(p->e, ERR_UNAVAILABLE, "the cell ended before skep could attach to it");
 	if (p->sock < 0)

@@ -103,8 +103,8 @@ def frames(fp):
 
 
 class WebSocket:
-    def __init__(self, world, path, headers=()):
-        self.s = connect(world)
+    def __init__(self, world, path, headers=(), sock=None):
+        self.s = sock or connect(world)
         self.buf = b""
         key = base64.b64encode(os.urandom(16)).decode()
         lines = [f"GET {path} HTTP/1.1", "Host: localhost", "Upgrade: websocket", "Connection: Upgrade",

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/cell.h"
+
+#include "base/fs.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "cli/home.h"
+#include "http/client.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define ANSWER_MAX (HTTP_HEAD_MAX + (64u << 10))
+
+static bool is_far(void)
+{
+	const char *host = getenv("SKEP_HOST");
+	return host && *host;
+}
+
+// A socket that was named for this machine may be out of our reach all the same: SKEP_HOST may be a forwarded one.
+static int put_target(struct buf *b, const char *socket, struct err *e)
+{
+	const char *name = strrchr(socket, '/'), *dot = name ? strrchr(name, '.') : NULL;
+	if (!strncmp(socket, "/v1/", 4))
+		buf_str(b, socket);
+	else if (dot && !strcmp(dot, ".sock"))
+		buf_fmt(b, "/v1/sandboxes/%.*s/cell", (int)(dot - name - 1), name + 1);
+	else
+		return err_set(e, ERR_BUG, "skepd named no cell");
+	return 0;
+}
+
+static int put_request(struct buf *b, const char *socket, struct err *e)
+{
+	const char *host = home_remote(), *token = NULL;
+	buf_str(b, "GET ");
+	if ((host && home_token(&token, e)) || put_target(b, socket, e))
+		return -1;
+	buf_fmt(b, " HTTP/1.1\r\nHost: %s\r\n", host ? host : "skep");
+	if (token)
+		buf_fmt(b, "Authorization: Bearer %s\r\n", token);
+	buf_str(b, "Connection: Upgrade\r\nUpgrade: skep-cell\r\n\r\n");
+	return 0;
+}
+
+static int refused(const struct http_head *h, const char *body, size_t n, struct err *e)
+{
+	struct err bad;
+	auto_json json_t *j = h->has_length && h->length <= n ? json_read(body, (size_t)h->length, &bad) : NULL;
+	const json_t *o = json_object_get(j, "error");
+	if (!o)
+		return err_set(e, ERR_UNAVAILABLE, "skepd answered with status %d", h->status);
+	return err_set(e, err_kind_parse(json_str(o, "kind")), "%s", json_str(o, "message"));
+}
+
+static int read_some(int fd, struct buf *b, struct err *e)
+{
+	char *p = buf_room(b, 4096);
+	ssize_t n;
+	if (!p)
+		return err_set(e, ERR_LIMIT, "the answer is too long");
+	do
+		n = recv(fd, p, 4096, 0);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return err_sys(e, "receive from skepd");
+	b->n += (size_t)n;
+	return n ? 0 : err_set(e, ERR_UNAVAILABLE, "skepd closed the connection without an answer");
+}
+
+// The cell says nothing before it was greeted: all that comes is skepd's answer.
+static int read_answer(int fd, struct err *e)
+{
+	auto_buf struct buf b = BUF_INIT(ANSWER_MAX);
+	for (;;) {
+		struct http_head h;
+		ssize_t head = b.n ? http_head_parse(b.p, b.n, &h, e) : 0;
+		if (head < 0)
+			return -1;
+		if (head && h.status == 101)
+			return 0;
+		if (head && h.status >= 200 && (!h.has_length || b.n - (size_t)head >= h.length))
+			return refused(&h, b.p + head, b.n - (size_t)head, e);
+		if (read_some(fd, &b, e))
+			return -1;
+	}
+}
+
+int cell_connect(const char *socket, struct err *e)
+{
+	auto_buf struct buf b = BUF_INIT(8192);
+	if (!is_far())
+		return home_connect(socket, e);
+	if (put_request(&b, socket, e))
+		return -1;
+	auto_fd int fd = home_connect_skepd(e);
+	if (fd < 0 || fs_write_all(fd, b.p, b.n, e) || read_answer(fd, e))
+		return -1;
+	return take_fd(&fd);
+}

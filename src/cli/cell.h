@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+// The way to a cell: its socket on this machine, or, with SKEP_HOST, the same bytes through that skepd (docs/streams.md).
+#pragma once
+#include "base/err.h"
+
+// socket: as skepd named it in `attach`: of this machine, SANDBOX.sock; of another one the API's path. What follows is
+// channel C of model/msg.h.
+int cell_connect(const char *socket, struct err *e) MUST_USE;
