@@ -298,8 +298,8 @@ static bool may_use(struct mcp_call *c, const struct sandbox *s, const char *wor
 
 void mcp_rollback(struct mcp_call *c, const json_t *args)
 {
-	const struct sandbox *s = mcp_box(c, args, SCOPE_RUN);
 	const char *word = mcp_arg(args, "snapshot");
+	const struct sandbox *s = mcp_box(c, args, SCOPE_RUN);
 	if (s && may_use(c, s, word))
 		engine_rollback(c->engine, s->id, word, (struct done){on_moment, c});
 }
@@ -323,8 +323,8 @@ static void on_forked(void *ctx, const struct err *e, const struct outcome *o)
 
 void mcp_fork(struct mcp_call *c, const json_t *args)
 {
-	const struct sandbox *s = mcp_box(c, args, SCOPE_RUN);
 	const char *word = mcp_arg(args, "snapshot");
+	const struct sandbox *s = mcp_box(c, args, SCOPE_RUN);
 	if (s && may_use(c, s, word))
 		engine_fork(c->engine, s->id, word, (uint32_t)mcp_arg_num(args, "count", 1), (struct done){on_forked, c});
 }
@@ -351,8 +351,8 @@ static void on_diff(void *ctx, const struct err *e, const struct buf *out)
 
 void mcp_diff(struct mcp_call *c, const json_t *args)
 {
-	const struct sandbox *s = mcp_box(c, args, SCOPE_READ);
 	const char *path = mcp_arg(args, "path"), *format = mcp_arg(args, "format");
+	const struct sandbox *s = mcp_box(c, args, SCOPE_READ);
 	if (!s)
 		return;
 	struct review_want want = {.verb = REVIEW_DIFF, .context = 3, .umask_bits = 022, .format = xstrdup(format ? format : "patch")};

@@ -182,9 +182,9 @@ static void on_written(void *ctx, const struct err *e, struct file_result *res)
 
 void mcp_write(struct mcp_call *c, const json_t *args)
 {
-	const struct sandbox *s = mcp_box(c, args, SCOPE_RUN);
 	const char *text = mcp_arg(args, "content");
 	struct file_how how = {.flags = FILE_PARENTS | (mcp_arg_bool(args, "new") ? FILE_NEW : 0u), .etag = mcp_arg(args, "etag")};
+	const struct sandbox *s = mcp_box(c, args, SCOPE_RUN);
 	if (!s)
 		return;
 	struct file_at where = at(c, s);
@@ -207,8 +207,8 @@ static void on_edited(void *ctx, const struct err *e, struct file_result *res)
 
 void mcp_edit(struct mcp_call *c, const json_t *args)
 {
-	const struct sandbox *s = mcp_box(c, args, SCOPE_RUN);
 	struct file_edit edit = {.old = str_of(mcp_arg(args, "old")), .put = str_of(mcp_arg(args, "new")), .all = mcp_arg_bool(args, "replace_all")};
+	const struct sandbox *s = mcp_box(c, args, SCOPE_RUN);
 	if (!s)
 		return;
 	struct file_at where = at(c, s);
@@ -246,8 +246,8 @@ static void on_listed(void *ctx, const struct err *e, struct file_result *res)
 
 void mcp_list(struct mcp_call *c, const json_t *args)
 {
-	const struct sandbox *s = mcp_box(c, args, SCOPE_READ);
 	const char *path = mcp_arg(args, "path");
+	const struct sandbox *s = mcp_box(c, args, SCOPE_READ);
 	if (!s)
 		return;
 	struct file_at where = at(c, s);
@@ -284,10 +284,10 @@ static void on_found(void *ctx, const struct err *e, struct file_result *res)
 
 void mcp_search(struct mcp_call *c, const json_t *args)
 {
-	const struct sandbox *s = mcp_box(c, args, SCOPE_READ);
 	const char *glob = mcp_arg(args, "glob");
 	auto_free char *own = glob ? xstrdup(glob) : NULL;
 	char *globs[] = {own, NULL};
+	const struct sandbox *s = mcp_box(c, args, SCOPE_READ);
 	if (!s)
 		return;
 	struct file_at where = at(c, s);

@@ -2,6 +2,7 @@
 // Reading one JSON-RPC message and deciding which era it belongs to. Pure: bytes and headers in, structs out.
 #include "api/mcp.h"
 
+#include "base/base64.h"
 #include "base/mem.h"
 #include <stdlib.h>
 #include <string.h>
@@ -85,36 +86,17 @@ static const char *named(const struct mcp_message *m)
 	return strcmp(m->method, "resources/read") ? NULL : json_str(m->params, "uri");
 }
 
-static int sextet(char c)
-{
-	static const char all[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-	const char *p = c ? strchr(all, c) : NULL;
-	return p ? (int)(p - all) : -1;
-}
-
 // A header carries what is not plain ASCII as =?base64?…?=.
 static bool header_is(const char *header, const char *want)
 {
-	size_t n = strlen(header), end = 2, begin = strlen("=?base64?");
+	static const char begin[] = "=?base64?", end[] = "?=";
+	size_t n = strlen(header), before = sizeof begin - 1, behind = sizeof end - 1;
+	auto_buf struct buf plain = BUF_INIT(n + 1);
 	while (n && (header[n - 1] == ' ' || header[n - 1] == '\t')) // the library leaves these
 		n--;
-	if (n < begin + end || strncmp(header, "=?base64?", begin) || strncmp(header + n - end, "?=", end))
+	if (n < before + behind || strncmp(header, begin, before) || strncmp(header + n - behind, end, behind))
 		return strlen(want) == n && !memcmp(header, want, n);
-	uint32_t bits = 0, have = 0;
-	for (const char *p = header + begin; p < header + n - end && *p != '='; p++) {
-		int d = sextet(*p);
-		if (d < 0)
-			return false;
-		bits = bits << 6 | (uint32_t)d;
-		have += 6;
-		if (have < 8)
-			continue;
-		have -= 8;
-		char c = (char)(bits >> have & 0xff);
-		if (!c || *want++ != c)
-			return false;
-	}
-	return !*want;
+	return !base64_decode(header + before, n - before - behind, &plain) && strlen(want) == plain.n && !memcmp(buf_cstr(&plain), want, plain.n);
 }
 
 static int check_headers(const struct mcp_message *m, const struct mcp_headers *h, const char *version, struct mcp_fault *f)

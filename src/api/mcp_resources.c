@@ -4,6 +4,7 @@
 //   skep://file/SANDBOX/PATH[?offset=N&length=N]          bytes of a file; PATH without its first slash, percent-encoded
 #include "api/mcp_site_int.h"
 
+#include "api/auth.h"
 #include "api/route.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -169,8 +170,7 @@ static void list_stream(struct listing *l, const struct exec_row *x, const char 
 static void list_exec(void *ctx, const struct exec_row *x)
 {
 	struct listing *l = ctx;
-	struct err e;
-	if (x->running || l->n >= LISTED || !mcp_box_find(l->c, x->sandbox, SCOPE_READ, &e))
+	if (x->running || l->n >= LISTED || !request_sees_id(l->c->r, x->sandbox))
 		return;
 	list_stream(l, x, "stdout", x->result.out_bytes);
 	list_stream(l, x, "stderr", x->result.err_bytes);

@@ -151,7 +151,13 @@ static void on_room(void *ctx, uint64_t received)
 static void on_end(void *ctx, const struct err *e, const struct exec_result *res)
 {
 	struct running *r = ctx;
+	struct err unread;
 	r->tap = NULL; // closes itself
+	if (res && !r->ours && r->sent < r->n_input) { // it ended before skepd knew
+		err_set(&unread, ERR_CONFLICT, "exec %s has ended: there is nobody to read stdin", r->exec);
+		e = &unread;
+		res = NULL;
+	}
 	if (res)
 		answer(r, res);
 	else
@@ -214,8 +220,8 @@ static struct running *running_new(struct mcp_call *c, const json_t *args)
 void mcp_run(struct mcp_call *c, const json_t *args)
 {
 	static char shell[] = "/bin/sh", flag[] = "-c", script[] = "if command -v bash >/dev/null; then exec bash -c \"$1\"; else exec sh -c \"$1\"; fi", name[] = "sh";
-	const struct sandbox *s = mcp_box(c, args, SCOPE_RUN);
 	const char *cwd = mcp_arg(args, "cwd");
+	const struct sandbox *s = mcp_box(c, args, SCOPE_RUN);
 	if (!s)
 		return;
 	auto_free char *command = xstrdup(mcp_arg(args, "command"));

@@ -9,7 +9,8 @@
 #define MCP_YIELD_DEFAULT 10000
 #define MCP_YIELD_MAX 300000
 
-// The sandbox that is meant, if this caller may: borrowed until the loop goes on. NULL: the call was answered.
+// The sandbox that is meant, if this caller may: borrowed until the loop goes on. NULL: the call was answered, and its
+// arguments are gone.
 const struct sandbox *mcp_box(struct mcp_call *c, const json_t *args, enum scope scope);
 // The exec that "exec" names; exec_row_done. -1: the call was answered.
 int mcp_exec(struct mcp_call *c, const char *id, enum scope scope, struct exec_row *out) MUST_USE;

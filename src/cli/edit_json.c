@@ -3,7 +3,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/edit.h"
-#include "model/devcontainer.h"
+#include "model/jsonc.h"
 #include <string.h>
 
 #define FILE_MAX (4u << 20)

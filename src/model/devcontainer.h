@@ -11,9 +11,6 @@
 #pragma once
 #include "model/project.h"
 
-// Comments become blanks and trailing commas go: what is left is JSON if it was JSONC. Lines stay where they are.
-void jsonc_strip(const char *p, size_t n, struct buf *out);
-
 // base: the project on the host, of which only the last name is ever used; ws_path: where the caller wants it inside, NULL
 // = not said: then the file's workspaceFolder, else base itself.
 int devcontainer_parse(const char *p, size_t n, const char *base, const char *ws_path, struct project *out,

@@ -174,6 +174,7 @@ def test_commands_yield_and_are_polled(home, project):
     m.tool("run_kill", exec=ran["exec"], signal="KILL")
     ended = m.tool("run_poll", exec=ran["exec"])
     assert (ended["state"], ended["exit_code"], ended["signal"]) == ("exited", 137, 9)
+    wait_for(lambda: home.exec_row(ran["exec"])["state"] == "exited", why="skepd to know")
     m.refused("run_kill", "has ended", exec=ran["exec"])
     # input, now and later
     assert m.tool("run", sandbox=sid, command="wc -c", stdin="12345")["stdout"] == "5\n"
@@ -182,6 +183,7 @@ def test_commands_yield_and_are_polled(home, project):
     assert (ran["state"], ran["stdout"]) == ("running", "got a\n")
     ran = m.tool("run_poll", exec=ran["exec"], stdin="b\n", eof=True, stdout_offset=ran["stdout_next"])
     assert (ran["state"], ran["stdout"]) == ("exited", "got b\nover\n")
+    wait_for(lambda: home.exec_row(ran["exec"])["state"] == "exited", why="skepd to know")
     m.refused("run_poll", "nobody to read", exec=ran["exec"], stdin="c\n")
     assert m.tool("run", sandbox=sid, command="sleep 50", timeout_ms=300)["timed_out"] is True
 

@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "model/devcontainer.h"
+#include "model/jsonc.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,6 +2,7 @@
 // devcontainer.json: whatever was taken can be shown; stripping keeps every line and is done after one pass.
 #include "base/mem.h"
 #include "model/devcontainer.h"
+#include "model/jsonc.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,6 +2,7 @@
 // devcontainer.json: what is taken over, what is named as left out, and that nothing of the host gets in.
 #include "base/mem.h"
 #include "model/devcontainer.h"
+#include "model/jsonc.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
