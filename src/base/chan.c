@@ -351,7 +351,11 @@ int chan_recv(struct chan *c, struct frame *out, struct err *e)
 			return err_set(e, ERR_INVALID, "malformed frame");
 		if (rc)
 			return 0;
-		if (fill(c) < 0)
+		errno = 0;
+		int got = fill(c);
+		if (got < 0)
 			return err_set(e, ERR_UNAVAILABLE, "the other end closed the channel");
+		if (!got && errno != EINTR)
+			return err_set(e, ERR_TIMEOUT, "the other end does not answer");
 	}
 }

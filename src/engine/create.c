@@ -457,7 +457,7 @@ static void find_again(struct box *b, struct create *c, struct done d)
 	create_done(c);
 }
 
-void engine_create(struct engine *g, struct create *c, struct done d)
+static void create(struct engine *g, struct create *c, struct done d)
 {
 	struct err e;
 	struct sandbox row = {0};
@@ -495,4 +495,12 @@ void engine_create(struct engine *g, struct create *c, struct done d)
 	}
 	create_done(c);
 	base_prepare(t, on_based);
+}
+
+void engine_create(struct engine *g, struct create *c, struct done d)
+{
+	g->configs_known[0] = g->configs_known[1] = false;
+	g->creating = true;
+	create(g, c, d);
+	g->creating = false;
 }

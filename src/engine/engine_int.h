@@ -133,7 +133,8 @@ struct engine {
 	char **registries; // as the newest request named them
 	char *site_config, *user_config;
 	struct cached *configs[2]; // trust.c
-	uint64_t configs_at[2]; // when each was looked at; 0 = must be
+	bool creating;	       // a create is at work, which asks for the configuration five times
+	bool configs_known[2]; // it was looked at during that
 	struct found_caches *caches; // create.c
 	struct child *children;
 	struct setup_run *setups;

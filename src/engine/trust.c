@@ -61,18 +61,17 @@ static int config_of(struct engine *g, int which, const struct config **out, str
 	const char *path = which == SITE ? g->site_config : g->user_config;
 	struct cached **at = &g->configs[which], *c = *at;
 	struct stat st;
-	if (g->configs_at[which] && g->configs_at[which] == clock_ms()) { // a create asks for it five times
+	if (g->creating && g->configs_known[which]) {
 		*out = c ? &c->config : NULL;
 		return 0;
 	}
-	g->configs_at[which] = 0;
 	*out = NULL;
 	auto_fd int fd = path ? open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1;
 	if (fd < 0) {
 		forget(at);
 		if (path && errno != ENOENT && errno != ENOTDIR)
 			return err_sys(e, "%s", path);
-		g->configs_at[which] = clock_ms();
+		g->configs_known[which] = true;
 		return 0;
 	}
 	if (fstat(fd, &st))
@@ -84,7 +83,7 @@ static int config_of(struct engine *g, int which, const struct config **out, str
 		if (read_config(fd, path, &st, at, e))
 			return -1;
 	}
-	g->configs_at[which] = clock_ms();
+	g->configs_known[which] = true;
 	*out = &(*at)->config;
 	return 0;
 }
