@@ -144,7 +144,7 @@ int e2b_box_add(struct engine *g, struct e2b_box *b, struct err *e)
 {
 	auto_buf struct buf text = BUF_INIT(2 * LIMIT_REQUEST_BODY);
 	print_box(&text, b);
-	if (engine_note_set(g, KIND, b->id, buf_cstr(&text), e)) {
+	if (engine_note_set(g, KIND, b->id, buf_cstr(&text), e) || engine_notes_sync(g, e)) {
 		e2b_box_free(b);
 		return -1;
 	}

@@ -258,7 +258,7 @@ void e2b_template_save(struct engine *g, struct e2b_template *t)
 	}
 	jw_close(&w, ']');
 	jw_close(&w, '}');
-	if (text.overflow || engine_note_set(g, KIND, t->id, buf_cstr(&text), &e))
+	if (text.overflow || engine_note_set(g, KIND, t->id, buf_cstr(&text), &e) || engine_notes_sync(g, &e))
 		log_line(LOG_ERROR, "template=%s not saved: %s", t->id, text.overflow ? "too long" : e.msg);
 }
 

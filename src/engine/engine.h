@@ -274,8 +274,9 @@ int engine_creation_get(struct engine *g, const char *key, struct creation_row *
 void engine_creation_add(struct engine *g, struct creation_row *c); // empties *c
 
 // --- for surfaces ---
-// Texts that a surface keeps, by kind and key.
+// Texts that a surface keeps, by kind and key. They are written with the next commit; sync: now, before somebody is told.
 int engine_note_set(struct engine *g, const char *kind, const char *key, const char *text, struct err *e) MUST_USE;
+int engine_notes_sync(struct engine *g, struct err *e) MUST_USE;
 int engine_note_drop(struct engine *g, const char *kind, const char *key, struct err *e) MUST_USE;
 int engine_notes(struct engine *g, const char *kind, void (*each)(void *ctx, const char *key, const char *text), void *ctx,
 		 struct err *e) MUST_USE;

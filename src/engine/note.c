@@ -11,6 +11,11 @@ int engine_note_set(struct engine *g, const char *kind, const char *key, const c
 	return store_note_set(g->store, kind, key, text, e);
 }
 
+int engine_notes_sync(struct engine *g, struct err *e)
+{
+	return store_flush(g->store, e);
+}
+
 int engine_note_drop(struct engine *g, const char *kind, const char *key, struct err *e)
 {
 	engine_wrote(g);

@@ -24,7 +24,7 @@ def emptied(home):
 
 
 def create(home, **body):
-    status, answer = home.api("POST", "/e2b/v2/sandboxes", {"templateID": "base", **body})
+    status, answer = home.api("POST", "/e2b/v2/sandboxes", {"templateID": "base"} | body)
     assert status == 201, answer
     return answer
 
@@ -63,7 +63,7 @@ def test_it_outlives_skepd(home):
     assert detail(home, s["sandboxID"])[1] == before
     assert before["envdAccessToken"] == s["envdAccessToken"]
     assert detail(home, p["sandboxID"])[1]["state"] == "paused"
-    n = home.api("POST", "/v2/sandboxes", {"templateID": snap["snapshotID"]})[1]
+    n = create(home, templateID=snap["snapshotID"])
     assert sh(home, n["sandboxID"], "cat /home/user/file") == "kept"
     for x in (s, p, n):
         assert home.api("DELETE", f"/sandboxes/{x['sandboxID']}")[0] == 204
