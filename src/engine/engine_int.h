@@ -51,7 +51,7 @@ struct task {
 	bool sealed;		 // an exec: its automatic snapshot is made
 	unsigned tries;		 // an exec: how often it found its cell ending
 	char *word;		 // name of the snapshot to make, or which one is meant
-	uint32_t count;		 // of forks
+	uint32_t count;		 // of forks; of a kill, the signal
 	struct box **forks;	 // made, count of them
 	void (*prepared)(struct task *t, const struct err *e); // base.c, while a create waits for its base
 	char *url;	 // as the caller gave it, with what it may hold of credentials

@@ -152,12 +152,35 @@ static void on_killed(void *ctx, const struct err *e)
 	task_end(ctx, e);
 }
 
+static void kill_now(struct task *t);
+
+static void on_kill_again(struct timer *tm)
+{
+	kill_now(container_of(tm, struct task, wait));
+}
+
+// A cell that a new daemon has yet to hear from is waited for.
+static void kill_now(struct task *t)
+{
+	struct box *b = t->box;
+	struct err e;
+	if (b->cell && b->up) {
+		b->g->backend->ops->kill(b->cell, t->row.id, t->count, (struct reply){on_killed, t});
+	} else if (b->cell && t->tries++ < AGAIN_TRIES) {
+		t->wait.fn = on_kill_again;
+		timer_set(b->g->loop, &t->wait, AGAIN_MS);
+	} else {
+		err_set(&e, ERR_CONFLICT, "exec %s has ended", t->row.id);
+		task_end(t, &e);
+	}
+}
+
 void engine_kill(struct engine *g, const char *exec, uint32_t signal, struct done d)
 {
 	struct err e;
 	struct exec_row row;
 	struct box *b = box_of_exec(g, exec, &row, &e);
-	if (b && (!row.running || !b->cell || !b->up)) {
+	if (b && (!row.running || !b->cell)) {
 		err_set(&e, ERR_CONFLICT, "exec %s has ended", row.id);
 		exec_row_done(&row);
 		b = NULL;
@@ -172,7 +195,8 @@ void engine_kill(struct engine *g, const char *exec, uint32_t signal, struct don
 	t->floating = true;
 	t->next = b->floating;
 	b->floating = t;
-	b->g->backend->ops->kill(b->cell, row.id, signal, (struct reply){on_killed, t});
+	t->count = signal;
+	kill_now(t);
 }
 
 int engine_exec_get(struct engine *g, const char *id, struct exec_row *out, struct err *e)
