@@ -226,5 +226,5 @@ def test_a_crowd_of_small_processes_costs_no_cell(home, skep):
     skep("exec", sid, "--", "sh", "-c", "/usr/bin/python3 -c \"$1\" & /usr/bin/python3 -c \"$1\" & wait", "sh", CROWD)  # however it ends
     wait_for(lambda: skep("exec", sid, "--", "true").rc == 0, 10, why="the crowd to be gone")
     # set right after it began, not before
-    assert skep("exec", sid, "--", "sh", "-c", "sleep 0.5; cat /proc/1/oom_score_adj /proc/self/oom_score_adj").ok().out.split() == ["0", "500"]
+    assert skep("exec", sid, "--", "sh", "-c", "for i in $(seq 50); do [ $(cat /proc/self/oom_score_adj) = 500 ] && break; sleep 0.1; done; cat /proc/1/oom_score_adj /proc/self/oom_score_adj").ok().out.split() == ["0", "500"]
     assert home.cell_pid(sid) == cell

@@ -27,6 +27,15 @@ def mold_pids(home):
     return found
 
 
+def kill_molds(home):
+    """And with them the cells that wait: what is given to one of those meanwhile ends with it."""
+    pids = mold_pids(home)
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: all(proc_state(p) in (None, "Z") for p in pids), 10, why="the molds to be gone")
+    time.sleep(0.2)
+
+
 def runs(skep, n, script=NS):
     return [skep("run", "--", "sh", "-c", script).ok().line for _ in range(n)]
 
@@ -67,9 +76,7 @@ def test_carries_nothing_over(home, skep):
 
 def test_one_that_is_killed(home, skep):
     runs(skep, 3)
-    for pid in mold_pids(home):
-        os.kill(pid, signal.SIGKILL)
-    time.sleep(0.2)
+    kill_molds(home)
     for _ in range(6):
         assert skep("run", "--", "echo", "next").ok().line == "next"
 
@@ -78,8 +85,7 @@ def test_killed_under_a_running_command(home, skep):
     runs(skep, 2)
     p = home.popen("run", "--", "sh", "-c", "echo up; sleep 30")
     assert p.stdout.readline() == b"up\n"
-    for pid in mold_pids(home):
-        os.kill(pid, signal.SIGKILL)
+    kill_molds(home)
     p.communicate(timeout=20)
     assert p.returncode != 0
     assert skep("run", "--", "echo", "next").ok().line == "next"
