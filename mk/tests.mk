@@ -41,7 +41,7 @@ soak:
 	@tools/deps build test
 	@FUZZ_SECONDS=600 tools/run-tests fuzz
 	@$(MAKE) -s -j$$(nproc) V=asan all
-	@SKEP_TEST_ROUNDS=8 V=asan tools/run-tests e2e
+	@EVERYTHING=1 SKEP_TEST_ROUNDS=8 V=asan tools/run-tests e2e
 
 # Fuzz targets, in a tree of their own. tests/fuzz/ROOM_NOUN.c links ROOM and everything below it, as unit tests do;
 # one named by its noun alone may use the rooms with parsers.
