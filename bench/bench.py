@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 
+from api import Api
 from gate import Gate
 from review import Review
 from table import Table, cpu_ticks, quantile
@@ -285,9 +286,9 @@ class Bench:
             f.write("a project\n")
         self.run("git", "init", "-q")
         # memory first: later steps let the pool of waiting slots grow, which is not the sandboxes' own
-        steps = {"memory": self.memory, "first": self.first_command, "burst": self.burst, "exec": self.exec_live, "thousand": self.thousand, "build": self.build_inside, "cpu": self.idle_cpu, "gate": Gate(self).all, "workspace": Workspace(self).all, "review": Review(self).all}
+        steps = {"memory": self.memory, "first": self.first_command, "burst": self.burst, "exec": self.exec_live, "thousand": self.thousand, "build": self.build_inside, "cpu": self.idle_cpu, "gate": Gate(self).all, "workspace": Workspace(self).all, "review": Review(self).all, "api": Api(self).all}
         chosen = self.args.only.split(",") if self.args.only else list(steps)
-        peers = self.peers() if {"first", "burst"} & set(chosen) else {}
+        peers = self.peers() if {"first", "burst", "api"} & set(chosen) else {}
         for name, step in steps.items():
             if name in chosen:
                 print(f"bench: {name} …", file=sys.stderr, flush=True)
@@ -351,7 +352,7 @@ def main():
     p.add_argument("--json", help="keep the raw numbers in this file")
     p.add_argument("--quick", action="store_true", help="few rounds: does it work at all")
     p.add_argument("--full", action="store_true", help="1,000 live sandboxes too")
-    p.add_argument("--only", help="memory,first,burst,exec,thousand,build,cpu,gate,workspace,review")
+    p.add_argument("--only", help="memory,first,burst,exec,thousand,build,cpu,gate,workspace,review,api")
     args = p.parse_args()
     b = Bench(args)
     try:

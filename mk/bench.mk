@@ -18,4 +18,5 @@ bench-tools: $(BENCH_TOOLS)
 bench:
 	@tools/deps build bench
 	@$(MAKE) -s -j$$(nproc) all bench-tools
+	@tests/compat/e2b/install $(abspath $(B)/..)/e2b >/dev/null 2>&1 || echo "bench: E2B's SDK could not be installed"
 	@/usr/bin/python3 -B bench/bench.py --build $(B) $(if $(filter --only% --quick,$(BENCH_ARGS)),,--md docs/benchmarks.md) $(BENCH_ARGS)

@@ -292,8 +292,8 @@ def test_as_a_person_in_tmux(home):
         type_in("g4", "(4/4) Apply this change")
         type_in("x", "left with 0")
         assert "2 changes applied, 1 of them edited" in screen() and "1 change dismissed" in screen(), screen()
-        type_in("clear; PAGER=cat skep diff", "+ten")
-        assert "-THIRTY" in screen() and "+thirty" in screen() and "+twenty" not in screen(), "that one landed"
+        type_in("clear; PAGER=cat skep diff; echo end $((6 * 7))", "end 42")
+        assert "+ten" in screen() and "-THIRTY" in screen() and "+thirty" in screen() and "+twenty" not in screen(), "that one landed"
     finally:
         end()
     assert read(f"{d}/a.txt") == NUMBERS.replace("line 20\n", "twenty\n").replace("line 30\n", "THIRTY\n").encode()
