@@ -73,16 +73,22 @@ static int hold(const char *id, int *out_fd, struct err *e)
 	return 0;
 }
 
+// Before anybody is told that we listen: from then on a ^C is an orderly end.
+static void keep_signals(sigset_t *set)
+{
+	sigemptyset(set);
+	sigaddset(set, SIGINT);
+	sigaddset(set, SIGTERM);
+	sigaddset(set, SIGHUP);
+	sigprocmask(SIG_BLOCK, set, NULL);
+}
+
 // Until somebody stops us, or skepd does.
 static int wait_end(const struct call *c, struct pollfd *p, nfds_t n)
 {
 	struct err e;
 	sigset_t set;
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
-	sigprocmask(SIG_BLOCK, &set, NULL);
+	keep_signals(&set);
 	auto_fd int signals = signalfd(-1, &set, SFD_CLOEXEC);
 	p[n] = (struct pollfd){.fd = signals, .events = POLLIN};
 	while (poll(p, n + 1, -1) <= 0)
@@ -122,6 +128,7 @@ static int serve_run(const struct call *c)
 	struct pollfd held[LISTENERS + 1];
 	nfds_t n = 0;
 	struct err e;
+	sigset_t set;
 	auto_api struct api a = API_CLOSED;
 	if (strv_len(list) > LISTENERS) {
 		err_set(&e, ERR_INVALID, "at most %d addresses", LISTENERS);
@@ -140,6 +147,8 @@ static int serve_run(const struct call *c)
 		held[n] = (struct pollfd){.fd = -1, .events = POLLIN};
 		if (!l || (!o->detach && hold(json_str(l, "id"), &held[n++].fd, &e)))
 			return out_fail(c, &e);
+		if (!o->detach)
+			keep_signals(&set);
 		tell(o, l);
 	}
 	return o->detach ? 0 : wait_end(c, held, n);

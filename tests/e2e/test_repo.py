@@ -126,12 +126,14 @@ def test_fetch_once_then_only_updates(bench):
     bench.git(d, "commit", "-q", "-am", "again")
     bench.git(d, "update-ref", "refs/pull/7/head", bench.git(d, "commit-tree", "-m", "pull", "HEAD^{tree}"))
     again = bench.ok("fetch", url=url, into=into, ref="topic/x")
+    assert again.pop("bytes") > 0
     assert again == {"commit": bench.git(d, "rev-parse", "topic/x"), "ref": "refs/heads/topic/x", "fetched": True}
     assert bench.ok("fetch", url=url, into=into, ref="refs/pull/7/head")["commit"] == bench.git(d, "rev-parse", "refs/pull/7/head")
     assert bench.ok("fetch", url=url, into=into)["ref"] == "refs/heads/topic/x"  # the remote's HEAD moved
     assert os.stat(into).st_ino == inode and not os.path.exists(f"{into}.partial")
     os.rename(d, f"{d}-gone")  # a commit that is there needs no remote
-    assert bench.ok("fetch", url=url, into=into, ref=first["commit"]) == {"commit": first["commit"], "ref": first["commit"], "fetched": False}
+    there = bench.ok("fetch", url=url, into=into, ref=first["commit"])
+    assert (there["commit"], there["ref"], there["fetched"]) == (first["commit"], first["commit"], False)
     bench.fails("fetch", "invalid", "not a git repository", url=url, into=into)
 
 

@@ -305,10 +305,11 @@ def test_ids(home):
                 status, _, data = c.raw(method, path.format(i))
                 assert status in (400, 404) or (status == 409 and i == "-"), (i, path, status, data)
         # longer than any head may be
-        with c.connect(b"GET /v1/sandboxes/" + b"a" * (1 << 20)) as s:
+        with c.connect() as s:
             try:
+                s.sendall(b"GET /v1/sandboxes/" + b"a" * (1 << 20))
                 assert s.makefile("rb").readline() in (b"", b"HTTP/1.1 431 Request Header Fields Too Large\r\n")
-            except ConnectionError:
+            except ConnectionError:  # it does not read to the end
                 pass
         assert [x["id"] for x in c("GET", "/v1/sandboxes")[1]["sandboxes"]] == [sid]
     home.skep("rm", sid).ok()
