@@ -72,6 +72,18 @@ pid_t proc_spawn(const struct proc_spec *s, struct err *e)
 	return pid;
 }
 
+char *proc_beside(const char *name, struct err *e)
+{
+	char self[4096];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+	char *slash = n > 0 ? memrchr(self, '/', (size_t)n) : NULL;
+	if (!slash) {
+		err_sys(e, "find our own program");
+		return NULL;
+	}
+	return xasprintf("%.*s/%s", (int)(slash - self), self, name);
+}
+
 int proc_run(const char *path, char *const *argv, struct buf *out, int *out_status, struct err *e)
 {
 	int p[2];

@@ -40,6 +40,9 @@ struct exec {
 // NULL and *e on failure to start (kind NOT_FOUND: no such command; DENIED: not executable).
 struct exec *exec_start(const struct init_opts *o, struct loop *l, struct chan *c, uint32_t id, struct exec_spec *s,
 			struct err *e);
+struct spawn;
+int exec_choose_user(const struct init_opts *o, const struct exec_spec *s, struct spawn *sp, struct err *e) MUST_USE;
+const char *exec_env(char *const *env, const char *key); // NULL = not there
 void exec_free(struct exec *x);
 void exec_reaped(struct exec *x, int status);
 bool exec_is_over(const struct exec *x); // reported and every stream closed
