@@ -171,6 +171,11 @@ int engine_snapshots(struct engine *g, const char *id, void (*each)(void *ctx, c
 const struct snapshot *engine_snapshot_get(struct engine *g, const char *word, struct err *e);
 void engine_snapshot_remove(struct engine *g, const char *word, struct done d);
 
+// --- steps ---
+// A moment of a sandbox under a key that says what it was made from. It is kept while there is room, and can be made again.
+void engine_step_keep(struct engine *g, const char *id, const char *key, struct done d); // outcome.snapshot
+const char *engine_step_find(struct engine *g, const char *key); // id of its snapshot, which counts as a use; NULL = none
+
 // --- review ---
 enum review_verb { REVIEW_DIFF, REVIEW_APPLY, REVIEW_DISMISS, REVIEW_UNDO, REVIEW_EXPORT, REVIEW_VERBS };
 struct review_want {

@@ -91,3 +91,43 @@ test('builds that fail say where', async () => {
   await assert.rejects(build(Template().fromTemplate('nobody-has-this')), (e) => e instanceof BuildError && /not found/.test(e.message))
   await assert.rejects(build(Template().fromBaseImage().setUser('nobody-here').runCmd('true')), BuildError)
 })
+
+test('steps that are as they were are not run again', async () => {
+  const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'e2b'))
+  const put = (text) => fs.writeFileSync(path.join(dir, 'file.txt'), text)
+  const mark = id()
+  const steps = (last, skip = (t) => t) =>
+    skip(
+      Template({ fileContextPath: dir })
+        .fromBaseImage()
+        .setEnvs({ MARK: mark })
+        .runCmd('date +%s%N > first; echo $MARK > mark')
+    )
+      .setWorkdir('/home/user/in')
+      .copy('file.txt', 'file.txt')
+      .runCmd(last)
+  const build = async (t, opts) => {
+    const logs = []
+    const name = `cache-${id()}`
+    await Template.build(t, name, { ...opts, onBuildLogs: (l) => logs.push(l.message) })
+    const s = await sandbox(name)
+    return { cached: logs.filter((l) => l.startsWith('CACHED ')).length, said: await sh(s, 'pwd; cat ../first ../mark file.txt; cat last') }
+  }
+  put('one')
+  const a = await build(steps('echo x > last'))
+  assert.equal(a.cached, 0)
+  const same = await build(steps('echo x > last'))
+  assert.deepEqual([same.cached, same.said], [5, a.said])
+  const other = await build(steps('echo y > last'))
+  assert.deepEqual([other.cached, other.said], [4, a.said.replace(/x$/, 'y')])
+  put('two')
+  const copied = await build(steps('echo x > last'))
+  assert.deepEqual([copied.cached, copied.said], [2, a.said.replace('one', 'two')])
+  put('one')
+  assert.equal((await build(steps('echo x > last', (t) => t.skipCache()))).cached, 2)
+  const forced = await build(steps('echo x > last'), { skipCache: true })
+  assert.equal(forced.cached, 0)
+  assert.notEqual(forced.said, a.said)
+  assert.equal((await build(steps('echo x > last'))).said, forced.said)
+  fs.rmSync(dir, { recursive: true })
+})
