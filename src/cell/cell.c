@@ -203,7 +203,7 @@ static void go_live(struct cell *c)
 	if (open_gate(c, &e))
 		build_failed(c, &e);
 	c->stage = CELL_UP;
-	if (!c->spec.remove_if_clean)
+	if (!c->spec.remove_if_clean && !c->ahead.who.id[0])
 		mold_leave(c); // it will hardly be what it was, and a live cell shall be small
 	record_cell_up(c);
 	if (fault(FAULT_CELL_UP, &e))
@@ -372,6 +372,9 @@ void cell_on_init_frame(struct chan *ch, struct frame *f)
 	}
 	case M_SOCKET:
 		slot_take_socket(&c->net, f);
+		break;
+	case M_TURN:
+		mold_leave(c); // not before: until then its end is the cell's
 		break;
 	case M_MOVABLE:
 		moves_answer(f->id);

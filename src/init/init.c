@@ -288,7 +288,7 @@ static void do_turn(struct frame *f)
 {
 	struct wire w = {.p = f->p, .n = f->n};
 	self.opts->ends_with_exec = wire_get_u8(&w);
-	if (wire_get_u8(&w) && prctl(PR_SET_PDEATHSIG, 0))
+	if (wire_get_u8(&w) && (prctl(PR_SET_PDEATHSIG, 0) || !chan_send(&self.chan, M_TURN, 0, 0, NULL, 0)))
 		_exit(1);
 	clock_gettime(CLOCK_REALTIME_COARSE, &self.start);
 }
