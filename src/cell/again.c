@@ -40,6 +40,7 @@ static void forget(struct cell *c)
 		close_fd(fds[i]);
 	cell_spec_done(&c->spec);
 	isolation_done(&c->iso);
+	ahead_done(&c->ahead);
 	strv_free(c->changed);
 	free(c->gone_reason);
 	free(c->ending_layer);
