@@ -26,7 +26,7 @@ static enum e2b_step_outcome run_step(struct e2b_builder *x, const struct e2b_st
 	return STEP_RUNS;
 }
 
-// $1 source, $2 destination, $3 owner, $4 mode or "", $5 z for a compressed archive. A directory gives its contents, as with
+// $1 source, $2 destination, $3 owner or owner:group, $4 mode or "", $5 z for a compressed archive. A directory gives its contents, as with
 // Docker; a file takes the destination's name, unless that is a directory.
 static const char copy_script[] =
 	"set -e\n"
@@ -34,15 +34,15 @@ static const char copy_script[] =
 	"t=$(mktemp -d /tmp/copy.XXXXXX)\n"
 	"trap 'rm -rf \"$t\"' EXIT\n"
 	"tar -x${5}f - -C \"$t\" --no-same-owner\n"
-	"src=${1#/} dst=$2\n"
+	"src=${1#/} dst=$2 own=$3\n"
+	"case $own in *:*) ;; *) own=$own: ;; esac\n"
 	"case $dst in /*) ;; *) dst=$PWD/$dst ;; esac\n"
-	"chown -R \"$3:\" \"$t\"\n"
+	"chown -hR \"$own\" \"$t\"\n"
 	"[ -z \"$4\" ] || find \"$t\" -type f -exec chmod \"$4\" {} +\n"
-	"made() { [ -d \"$1\" ] || { made \"$(dirname \"$1\")\"; mkdir \"$1\"; chown \"$own:\" \"$1\"; }; }\n"
-	"own=$3\n"
-	"if [ -d \"$t/$src\" ]; then\n"
-	"  made \"$dst\"; cp -a \"$t/$src/.\" \"$dst/\"; chown \"$own:\" \"$dst\"\n"
-	"elif [ -e \"$t/$src\" ]; then\n"
+	"made() { [ -d \"$1\" ] || { made \"$(dirname \"$1\")\"; mkdir \"$1\"; chown \"$own\" \"$1\"; }; }\n"
+	"if [ -d \"$t/$src\" ] && [ ! -L \"$t/$src\" ]; then\n"
+	"  made \"$dst\"; cp -a \"$t/$src/.\" \"$dst/\"; chown \"$own\" \"$dst\"\n"
+	"elif [ -e \"$t/$src\" ] || [ -L \"$t/$src\" ]; then\n"
 	"  case $dst in */) made \"${dst%/}\" ;; *) made \"$(dirname \"$dst\")\" ;; esac\n"
 	"  cp -a \"$t/$src\" \"$dst\"\n"
 	"else\n"

@@ -32,6 +32,7 @@ struct exec_request {
 	char **argv, **env, **caller_env; // argv never empty
 	char *cwd, *user;
 	bool tty, want_stdin, detached, job;
+	bool whole; // its end is told when its children have closed its streams, too
 	bool early; // answered when its cell has taken it: without the pid
 	uint32_t rows, cols, umask_bits;
 	bool has_umask, has_timeout;

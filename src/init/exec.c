@@ -51,7 +51,8 @@ static void send_exit(struct exec *x)
 // The result follows the bytes: it is sent once every stream has been read empty after the end.
 static void maybe_report(struct exec *x)
 {
-	if (x->exited && !x->reported && x->out[0].quiet && x->out[1].quiet)
+	bool held = x->whole && (x->out[0].open || x->out[1].open);
+	if (x->exited && !x->reported && x->out[0].quiet && x->out[1].quiet && !held)
 		send_exit(x);
 }
 
@@ -213,10 +214,13 @@ void exec_signal(struct exec *x, int sig, bool tree)
 {
 	if (sig < 1 || sig > 64)
 		return;
+	if (sig == SIGTERM || sig == SIGKILL) // whoever got away does not hold up the answer
+		x->whole = false;
 	if (tree)
 		tree_signal(x->pid, x->name, sig);
 	else if (!x->exited && x->group > 0)
 		kill(-x->group, sig);
+	maybe_report(x);
 }
 
 void exec_reaped(struct exec *x, int status)
@@ -408,7 +412,7 @@ struct exec *exec_start(const struct init_opts *o, struct loop *l, struct chan *
 	n_execs++;
 	*x = (struct exec){
 		.loop = l, .chan = c, .id = id, .in_fd = -1, .keeper_fd = -1, .in.fd = -1, .in.fn = on_writable, .keeper.fd = -1,
-		.in_data = BUF_INIT(LIMIT_STDIN_WINDOW * 2), .ends = o->ends_with_exec && id == 1,
+		.in_data = BUF_INIT(LIMIT_STDIN_WINDOW * 2), .ends = o->ends_with_exec && id == 1, .whole = s->whole && !s->tty,
 	};
 	memcpy(x->name, s->id, sizeof x->name);
 	for (int i = 0; i < 2; i++)

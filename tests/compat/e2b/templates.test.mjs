@@ -56,6 +56,20 @@ test('a template on a template; the start command runs in each sandbox', async (
   }
 })
 
+test('a Dockerfile, owners with a group, links as they are', async () => {
+  const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'e2b'))
+  fs.mkdirSync(path.join(dir, 'sub'))
+  fs.writeFileSync(path.join(dir, 'a.txt'), 'a')
+  fs.writeFileSync(path.join(dir, 'sub/b.txt'), 'b')
+  fs.symlinkSync('a.txt', path.join(dir, 'link'))
+  const name = `docker-${id()}`
+  const file = 'FROM e2bdev/base\nENV X=1\nWORKDIR /app\nCOPY a.txt ./\nCOPY --chown=user:user sub /app/s\nRUN echo $X $(whoami) > x\nCMD sleep 600\n'
+  await Template.build(Template({ fileContextPath: dir }).fromDockerfile(file).copy('link', '/app/link'), name)
+  fs.rmSync(dir, { recursive: true })
+  const s = await sandbox(name)
+  assert.equal(await sh(s, 'cat x; stat -c "%n %U:%G" a.txt s s/b.txt; readlink link; pgrep -c sleep'), '1 root\na.txt root:root\ns user:user\ns/b.txt user:user\na.txt\n1')
+})
+
 test('tags', async () => {
   const name = `tag-${id()}`
   await Template.build(Template().fromBaseImage().runCmd('echo 1 > v'), `${name}:v1`)
