@@ -140,10 +140,25 @@ static void on_stopped(void *ctx, const struct err *e, const struct outcome *o)
 
 static void try_ready(struct e2b_builder *x);
 
+// One that ended well may have left something that runs.
+static bool start_failed(struct e2b_builder *x, struct err *why)
+{
+	struct exec_row row;
+	if (!*x->start || engine_exec_get(x->g, x->start, &row, why))
+		return false;
+	bool failed = !row.running && row.result.status;
+	if (failed)
+		err_set(why, ERR_INVALID, "the start command failed: exit status %u", row.result.status);
+	exec_row_done(&row);
+	return failed;
+}
+
 static void on_ready(void *ctx, const struct err *e, int status)
 {
 	struct e2b_builder *x = ctx;
 	struct err late;
+	if (!e && start_failed(x, &late))
+		e = &late;
 	if (e || !status) {
 		if (e)
 			finish(x, e);
@@ -179,19 +194,25 @@ static void try_ready(struct e2b_builder *x)
 
 static void on_started(void *ctx, const struct err *e, const struct outcome *o)
 {
-	(void)o;
-	if (e)
-		finish(ctx, e);
-	else
-		try_ready(ctx);
+	struct e2b_builder *x = ctx;
+	if (e) {
+		finish(x, e);
+		return;
+	}
+	memcpy(x->start, o->exec->id, sizeof x->start);
+	try_ready(x);
 }
 
 static void finalize(struct e2b_builder *x)
 {
 	const char *start = x->build->start_cmd;
 	x->step = "finalize";
+	bool waits = x->build->ready_cmd && *x->build->ready_cmd;
 	if (!start || !*start) {
-		take_snapshot(x);
+		if (waits)
+			try_ready(x);
+		else
+			take_snapshot(x);
 		return;
 	}
 	auto_free char *said = xasprintf("Running start command: %s", start);

@@ -40,6 +40,7 @@ struct e2b_builder {
 	const char *step; // "base", a number, "finalize"
 	char **env, *user, *workdir;
 	int tries;
+	char start[ID_SIZE]; // the exec of its start command; "" = none
 	struct waiter *waiters;
 };
 void e2b_build_say(struct e2b_builder *x, const char *level, const char *text);

@@ -5,7 +5,7 @@ import fs from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
 import { test } from 'node:test'
-import { BuildError, Sandbox, Template, waitForFile } from 'e2b'
+import { BuildError, Sandbox, Template, waitForFile, waitForTimeout } from 'e2b'
 import { id, sandbox, sh } from './lib.mjs'
 
 test('run, copy, environment, user, working directory', async () => {
@@ -18,7 +18,7 @@ test('run, copy, environment, user, working directory', async () => {
   const logs = []
   const t = Template({ fileContextPath: dir })
     .fromBaseImage()
-    .setEnvs({ A: 'a b', B: '2' })
+    .setEnvs({ A: 'a b', B: '2', ONCE: name }) // nothing of it is cached
     .runCmd('echo "A=$A in $(pwd) by $(whoami)"')
     .runCmd(['touch /opt/by-root', 'chmod 600 /opt/by-root'], { user: 'root' })
     .copy('one.txt', 'dir/')
@@ -63,11 +63,11 @@ test('a Dockerfile, owners with a group, links as they are', async () => {
   fs.writeFileSync(path.join(dir, 'sub/b.txt'), 'b')
   fs.symlinkSync('a.txt', path.join(dir, 'link'))
   const name = `docker-${id()}`
-  const file = 'FROM e2bdev/base\nENV X=1\nWORKDIR /app\nCOPY a.txt ./\nCOPY --chown=user:user sub /app/s\nRUN echo $X $(whoami) > x\nCMD sleep 600\n'
+  const file = 'FROM e2bdev/base\nENV X=1\nWORKDIR /app\nCOPY a.txt ./\nCOPY --chown=user:user sub /app/s\nRUN echo $X $(whoami) > x\n'
   await Template.build(Template({ fileContextPath: dir }).fromDockerfile(file).copy('link', '/app/link'), name)
   fs.rmSync(dir, { recursive: true })
   const s = await sandbox(name)
-  assert.equal(await sh(s, 'cat x; stat -c "%n %U:%G" a.txt s s/b.txt; readlink link; pgrep -c sleep'), '1 root\na.txt root:root\ns user:user\ns/b.txt user:user\na.txt\n1')
+  assert.equal(await sh(s, 'cat x; stat -c "%n %U:%G" a.txt s s/b.txt; readlink link'), '1 root\na.txt root:root\ns user:user\ns/b.txt user:user\na.txt')
 })
 
 test('tags', async () => {
@@ -104,6 +104,12 @@ test('builds that fail say where', async () => {
   await assert.rejects(build(Template().fromImage('nobody/has-this:1')), (e) => e instanceof BuildError && /not here/.test(e.message))
   await assert.rejects(build(Template().fromTemplate('nobody-has-this')), (e) => e instanceof BuildError && /not found/.test(e.message))
   await assert.rejects(build(Template().fromBaseImage().setUser('nobody-here').runCmd('true')), BuildError)
+  await assert.rejects(build(Template().fromBaseImage().setWorkdir('/etc/passwd')), BuildError)
+  await assert.rejects(
+    build(Template().fromBaseImage().setStartCmd('./not-there', waitForTimeout(100))),
+    (e) => e instanceof BuildError && /start command failed: exit status 127/.test(e.message)
+  )
+  await Template.build(Template().fromBaseImage().setReadyCmd('test -e one || { touch one; false; }'), `ready-${id()}`)
 })
 
 test('steps that are as they were are not run again', async () => {
