@@ -81,7 +81,7 @@ static int look_at_group(struct cell *c, struct err *e)
 	struct cgroup_usage before; // what earlier cells of the seat met is not ours
 	if (!c->has_cgroup)
 		return 0;
-	if (cgroup_usage(&c->cgroup, &before, e))
+	if (cgroup_hits(&c->cgroup, &before, e))
 		return -1;
 	c->oom_seen = before.oom_kills;
 	c->pids_seen = before.pids_hits;

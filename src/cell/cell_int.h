@@ -204,6 +204,7 @@ void client_accept(struct watch *w, uint32_t events);
 struct client *client_new(struct cell *c, int fd, struct err *e);
 void client_pump(struct client *cl);
 void client_pump_exec(struct sx *x);
+void client_flush(struct sx *x);
 bool client_waiting(const struct cell *c); // something is still queued for somebody
 void client_drop_others(struct cell *c); // all but skepd, at once
 int client_again(struct client *control, struct err *e) MUST_USE; // skepd, for the next cell

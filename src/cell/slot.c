@@ -338,7 +338,7 @@ static int open_cgroup(struct cell *c, struct err *e)
 		return -1;
 	c->has_cgroup = true;
 	struct cgroup_usage before; // what earlier cells of the seat met is not ours
-	if (cgroup_usage(&c->cgroup, &before, e) || (!again && cgroup_set_limits(&c->cgroup, &LIMITS_DEFAULT, e)))
+	if (cgroup_hits(&c->cgroup, &before, e) || (!again && cgroup_set_limits(&c->cgroup, &LIMITS_DEFAULT, e)))
 		return -1;
 	c->oom_seen = before.oom_kills;
 	c->pids_seen = before.pids_hits;

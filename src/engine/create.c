@@ -20,6 +20,7 @@ void exec_request_done(struct exec_request *x)
 	strv_free(x->env);
 	strv_free(x->caller_env);
 	free(x->cwd);
+	free(x->caller_cwd);
 	free(x->user);
 	*x = (struct exec_request){0};
 }
