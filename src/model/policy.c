@@ -46,14 +46,26 @@ int policy_add_text(struct policy *p, const char *rule, const char *from, struct
 	return rule_parse(rule, from, &r, e) ? -1 : policy_add(p, &r, e);
 }
 
+// A range that allows must name what is not everybody's: by its kind, or as that one address.
+static bool range_fits(const struct rule *r, const struct host_name *h)
+{
+	struct range a;
+	if (!range_of_host(h, &a) || !range_has(&r->range, &a))
+		return false;
+	const char *kind = range_kind(&a), *own = range_kind(&r->range);
+	return r->deny || !kind || range_is_one(&r->range) || (own && !strcmp(own, kind));
+}
+
 static bool host_fits(const struct rule *r, const struct host_name *h)
 {
+	if (r->range.family)
+		return range_fits(r, h);
 	return r->wildcard ? host_is_below(h, &r->host) : host_equal(h, &r->host);
 }
 
 static bool port_fits(const struct rule *r, uint16_t port)
 {
-	return r->port ? r->port == port : r->deny || port == 80 || port == 443;
+	return r->port ? r->port == port : r->deny || r->any_port || port == 80 || port == 443;
 }
 
 static bool fits(const struct rule *r, const struct host_name *h, uint16_t port)
@@ -102,6 +114,8 @@ static int path_weight(const struct rule *r)
 
 static int host_weight(const struct rule *r)
 {
+	if (r->range.family)
+		return r->range.bits;
 	return (int)strlen(r->host.s) + (r->wildcard ? 0 : (int)sizeof r->host.s);
 }
 
@@ -121,6 +135,14 @@ static int compare(const struct rule *a, const struct rule *b)
 	return a < b ? -1 : a > b;
 }
 
+static bool denies_names(const struct policy *p)
+{
+	for (size_t i = 0; i < p->n; i++)
+		if (p->rules[i].deny && !p->rules[i].range.family)
+			return true;
+	return false;
+}
+
 static const struct rule *first_of(const struct policy *p, const struct request *q)
 {
 	const struct rule *best = NULL;
@@ -129,6 +151,8 @@ static const struct rule *first_of(const struct policy *p, const struct request 
 	for (size_t i = 0; i < p->n; i++) {
 		const struct rule *r = &p->rules[i];
 		if (!fits(r, q->host, q->port))
+			continue;
+		if (r->range.family && !r->range.bits && !r->deny && denies_names(p))
 			continue;
 		if (q->method ? !request_fits(r, q->method, path) : is_by_request(r) && r->deny != passed)
 			continue;
@@ -145,6 +169,8 @@ enum verdict policy_judge(const struct policy *p, const struct request *r, const
 		*why = best;
 	if (best)
 		return best->deny ? VERDICT_DENY : VERDICT_ALLOW;
+	if (host_is_address(r->host))
+		return VERDICT_DENY;
 	return p->open_all ? VERDICT_ALLOW : p->ask ? VERDICT_ASK : VERDICT_DENY;
 }
 
@@ -171,6 +197,14 @@ bool policy_opens(const struct policy *p, const struct host_name *h, uint16_t po
 		if ((p->rules[i].open || is_by_request(&p->rules[i])) && fits(&p->rules[i], h, port))
 			return true;
 	return has_secret(p, h, port, false);
+}
+
+bool policy_has_ranges(const struct policy *p)
+{
+	for (size_t i = 0; i < p->n; i++)
+		if (p->rules[i].range.family && !p->rules[i].deny)
+			return true;
+	return false;
 }
 
 static bool is_reachable(const struct policy *p, const struct host_name *h, uint16_t port)

@@ -2,6 +2,7 @@
 // What a sandbox may reach: rules by name, and the secrets bound to names. Pure; also linked into skep-cell.
 //
 // Text of a rule:   [!][METHOD ][*.]host[:port][/path][=ADDR] [open|pass]
+//             or:   [!]RANGE[:port]
 //   !        deny. Without a port it counts for every port; an allowing rule without one counts for 80 and 443.
 //   *.host   names below host at any depth, not host itself.
 //   /path    exact, or a prefix when it ends in '*'. Compared after %-decoding, without the query. '=', '?', '#',
@@ -9,10 +10,14 @@
 //   =ADDR    1.2.3.4 or [::1]: the name has this address, which may be private. Never with '!'.
 //   open     TLS is opened. A method, a path or a secret bound to the host opens too.
 //   pass     TLS is never opened (a pinned host). Never with a method, a path or '!'.
+//   RANGE    an address or a range of them (model/range.h), IPv6 in brackets, for connections that were dialled by address. Port
+//            '*' is every port. A range never counts for addresses that are not everybody's (private, metadata, …), unless all of
+//            it is of that kind or it is that one address; 0.0.0.0/0 and ::/0 count only where no rule denies a name, for by its
+//            address that could be got around. A range that denies also counts for what an allowed name resolves to.
 //
 // Order of judging, which does not depend on the order in the list (policy_json and `policy show` print in it):
 //   1. Any deny rule that matches: DENY.            2. Else any allow rule that matches: ALLOW.
-//   3. Else the preset open: ALLOW; else ask: ASK; else DENY. `why` is NULL then.
+//   3. Else the preset open: ALLOW; else ask: ASK; else DENY. `why` is NULL then. An address that no range allows: DENY.
 // Among several that match, `why` is the most specific: exact host before wildcard, longer wildcard before shorter,
 // port before none, exact path before longer prefix before none, method before none; then the earlier one.
 //
@@ -24,6 +29,7 @@
 #pragma once
 #include "base/buf.h"
 #include "model/name.h"
+#include "model/range.h"
 
 #define RULE_TEXT 2048 // bytes of a rule's text
 #define POLICY_RULES 1024
@@ -34,8 +40,9 @@ enum verdict { VERDICT_DENY, VERDICT_ALLOW, VERDICT_ASK, VERDICTS };
 const char *verdict_name(enum verdict v); // "deny" "allow" "ask"
 
 struct rule {
-	bool deny, wildcard, open, pass;
-	struct host_name host;
+	bool deny, wildcard, open, pass, any_port;
+	struct host_name host; // "" with a range
+	struct range range;    // family 0 = by name
 	uint16_t port; // 0: see above
 	char *method;  // NULL = any
 	char *path;    // NULL = any; decoded; a last '*' makes it a prefix
@@ -83,7 +90,7 @@ int policy_add_text(struct policy *p, const char *rule, const char *from, struct
 int policy_add_secret(struct policy *p, struct secret_ref *s, struct err *e) MUST_USE; // takes s
 
 struct request {
-	const struct host_name *host;
+	const struct host_name *host; // or an address, as host_of_range gives it
 	uint16_t port;
 	const char *method, *path; // NULL method: connection level. path: as in the request line, query allowed
 };
@@ -97,6 +104,7 @@ bool policy_has_ssh(const struct policy *p, const struct host_name *h, uint16_t 
 // The rule for this host is where the user's own package managers are set up to fetch from: a mirror inside the
 // company's network is meant as it is, so the name may have a private address (never loopback, link-local or metadata).
 bool policy_is_mirror(const struct policy *p, const struct host_name *h, uint16_t port);
+bool policy_has_ranges(const struct policy *p); // some address may be dialled as it is
 bool policy_names(const struct policy *p, const struct host_name *h); // DNS may answer: some port is allowed or asked
 const char *policy_address(const struct policy *p, const struct host_name *h,
 			   uint16_t port); // borrowed; NULL = resolve
