@@ -118,7 +118,7 @@ static void put_verdict(struct jsonw *w, const struct policy *p, const struct re
 	jw_key(w, "secrets");
 	jw_open(w, '[');
 	for (size_t i = 0; i < p->n_secrets; i++)
-		if (host_equal(&p->secrets[i].host, rq->host) && (p->secrets[i].port ? p->secrets[i].port : 443) == rq->port)
+		if (policy_binds(p, &p->secrets[i], rq->host, rq->port))
 			jw_str(w, p->secrets[i].name, strlen(p->secrets[i].name));
 	jw_close(w, ']');
 	jw_kstr(w, "reason", buf_cstr(&because));

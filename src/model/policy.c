@@ -174,13 +174,33 @@ enum verdict policy_judge(const struct policy *p, const struct request *r, const
 	return p->open_all ? VERDICT_ALLOW : p->ask ? VERDICT_ASK : VERDICT_DENY;
 }
 
+static bool is_bound(const struct secret_ref *s, const struct host_name *h, uint16_t port)
+{
+	return (s->wildcard ? host_is_below(h, &s->host) : host_equal(h, &s->host)) && (s->port ? s->port : 443) == port;
+}
+
+static size_t bound_weight(const struct secret_ref *s)
+{
+	return strlen(s->host.s) + (s->wildcard ? 0 : sizeof s->host.s);
+}
+
+bool policy_binds(const struct policy *p, const struct secret_ref *s, const struct host_name *h, uint16_t port)
+{
+	if (!is_bound(s, h, port))
+		return false;
+	for (size_t i = 0; s->as == SECRET_SET && i < p->n_secrets; i++) {
+		const struct secret_ref *o = &p->secrets[i];
+		if (o->as == SECRET_SET && bound_weight(o) > bound_weight(s) && is_bound(o, h, port))
+			return false;
+	}
+	return true;
+}
+
 static bool has_secret(const struct policy *p, const struct host_name *h, uint16_t port, bool ssh)
 {
-	for (size_t i = 0; i < p->n_secrets; i++) {
-		const struct secret_ref *s = &p->secrets[i];
-		if ((s->as == SECRET_SSH) == ssh && host_equal(&s->host, h) && (s->port ? s->port : 443) == port)
+	for (size_t i = 0; i < p->n_secrets; i++)
+		if ((p->secrets[i].as == SECRET_SSH) == ssh && is_bound(&p->secrets[i], h, port))
 			return true;
-	}
 	return false;
 }
 
@@ -255,8 +275,9 @@ bool policy_is_mirror(const struct policy *p, const struct host_name *h, uint16_
 
 static void secret_ref_write(struct buf *b, const struct secret_ref *s)
 {
+	auto_free char *host = xasprintf(s->wildcard ? "*.%s" : "%s", s->host.s);
 	wire_str(b, s->name);
-	wire_str(b, s->host.s);
+	wire_str(b, host);
 	wire_u32(b, s->port);
 	wire_u8(b, s->as);
 	wire_str(b, s->key);
@@ -269,11 +290,12 @@ static int secret_ref_read(struct wire *w, struct policy *p, struct err *e)
 	size_t n;
 	const char *host = (const char *)wire_get_bytes(w, &n);
 	uint32_t port = wire_get_u32(w);
+	s.wildcard = !w->bad && n > 2 && !memcmp(host, "*.", 2);
 	s.port = (uint16_t)port;
 	s.as = wire_get_u8(w);
 	s.key = wire_get_str(w);
 	s.placeholder = wire_get_str(w);
-	if (w->bad || port > UINT16_MAX || host_parse(host, n, &s.host, e)) {
+	if (w->bad || port > UINT16_MAX || host_parse(s.wildcard ? host + 2 : host, s.wildcard ? n - 2 : n, &s.host, e)) {
 		secret_ref_done(&s);
 		return err_set(e, ERR_INVALID, "malformed secret in a policy");
 	}

@@ -54,21 +54,27 @@ void rule_print(struct buf *b, const struct rule *r); // what rule_parse reads b
 void rule_done(struct rule *r);
 
 // Where the gate puts a secret's value.
-enum secret_as { SECRET_HEADER, SECRET_BEARER, SECRET_BASIC, SECRET_QUERY, SECRET_GIT, SECRET_FILE, SECRET_SSH, SECRET_AS };
+enum secret_as { SECRET_HEADER, SECRET_BEARER, SECRET_BASIC, SECRET_QUERY, SECRET_GIT, SECRET_FILE, SECRET_SSH, SECRET_SET, SECRET_AS };
 const char *secret_as_name(enum secret_as as);
-// "header:X", "query:K", "bearer", "basic", "git", "file", "ssh". *out_key is owned, NULL for those without one.
+// "header:X", "set:X", "query:K", "bearer", "basic", "git", "file", "ssh". *out_key is owned, NULL for those without one.
 int secret_as_parse(const char *s, enum secret_as *out, char **out_key, struct err *e) MUST_USE;
 bool secret_name_is(const char *s); // [A-Za-z_][A-Za-z0-9_]{0,63}: it names an environment variable
 
+// A placeholder that begins so belongs to a value that is no secret to the host's answers (a header that a surface sets): it
+// is not searched for there. No secret's own placeholder does, for no name begins with a digit.
+#define PLACEHOLDER_PLAIN "skep_0_"
+
 struct secret_ref {
 	char *name;
-	struct host_name host; // exactly this host, never a wildcard
+	struct host_name host; // exactly this host
+	bool wildcard;	       // or all names below it: only with SECRET_SET
 	uint16_t port;	       // 0 = 443
 	enum secret_as as;
 	char *key;	   // header or query name; NULL for the others
 	char *placeholder; // what the inside sees
 };
 void secret_ref_done(struct secret_ref *s);
+bool secret_ref_is_plain(const struct secret_ref *s);
 
 struct policy {
 	struct rule *rules;
@@ -98,6 +104,9 @@ enum verdict policy_judge(const struct policy *p, const struct request *r, const
 // TLS to this host is opened: an open rule, a rule with method or path, or a secret (not an ssh key) is bound to it, and
 // no pass rule.
 bool policy_opens(const struct policy *p, const struct host_name *h, uint16_t port);
+// It may go to this host and port. Of what is set, the sets of several hosts are never joined: the exact name's count before those
+// of a wildcard, a longer wildcard's before a shorter one's.
+bool policy_binds(const struct policy *p, const struct secret_ref *s, const struct host_name *h, uint16_t port);
 // An ssh key is bound to exactly this host and port.
 bool policy_has_ssh(const struct policy *p, const struct host_name *h, uint16_t port);
 #define FROM_REGISTRIES "preset registries" // how `from` begins in rules of that preset
