@@ -375,9 +375,10 @@ static void rule_json(struct jsonw *w, const struct rule *r)
 
 static void secret_ref_json(struct jsonw *w, const struct secret_ref *s)
 {
+	auto_free char *host = xasprintf(s->wildcard ? "*.%s" : "%s", s->host.s);
 	jw_open(w, '{');
 	jw_kstr(w, "name", s->name);
-	jw_kstr(w, "host", s->host.s);
+	jw_kstr(w, "host", host);
 	jw_ku64(w, "port", s->port ? s->port : 443);
 	jw_kstr(w, "as", secret_as_name(s->as));
 	jw_kstr(w, "key", s->key);

@@ -14,7 +14,7 @@ const get = (s, host, extra = '') => sh(s, `curl -skS -m 20 ${extra} https://${h
 const tcp = (s) => sh(s, `bash -c 'exec 3<>/dev/tcp/${own}/${ownPort} && printf "\\1hi" >&3 && head -c 3 <&3' 2>&1 || true`)
 
 test('rules: headers are set, replaced, shown without values, and cleared by an update', async () => {
-  const secret = 'Bearer ' + id() + id()
+  const secret = 'Bearer ' + process.env.SKEP_TEST_MARK
   const s = await sandbox({ network: { rules: {
     [`api.test:${port}`]: [{ transform: { headers: { Authorization: secret, 'X-Twice': 'first' } } }, { transform: { headers: { 'x-twice': 'second' } } }],
     [`*.test:${port}`]: [{ transform: { headers: { 'X-Wide': 'wide' } } }],

@@ -2,6 +2,7 @@
 """network.test.mjs, with what it reaches: an HTTPS server that tells the headers it got, and an echo at this machine's address."""
 import json
 import os
+import secrets
 import socket
 import ssl
 import subprocess
@@ -53,11 +54,14 @@ def test_network(e2b, tmp_path):
     https, echo = Headers(tls=context), Canary(own_address())
     user_config(e2b, f"ca_file: {pem}\nnet: {{allow: ['api.test:{https.port}=127.0.0.1', 'other.test:{https.port}=127.0.0.1']}}\n")
     before = dict(e2b.e2b_env)
-    e2b.e2b_env.update(SKEP_TEST_HTTPS=str(https.port), SKEP_TEST_OWN=f"{echo.address}:{echo.port}")
+    mark = secrets.token_hex(16)
+    e2b.e2b_env.update(SKEP_TEST_HTTPS=str(https.port), SKEP_TEST_OWN=f"{echo.address}:{echo.port}", SKEP_TEST_MARK=mark)
     try:
         run(e2b, ["node", "--test", "network.test.mjs"])
-        journals = "".join(json.dumps(list(e2b.journal(s["id"]))) for s in e2b.ps())
-        assert "Bearer" not in journals
+        assert any(mark.encode() in x for x in https.seen)
+        found = subprocess.run(["grep", "-rlF", mark, e2b.skep_home], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False).stdout.decode()
+        assert not found, f"the value of a header is in {found}"  # journals and the database: sealed, or not at all
+        assert subprocess.run(["grep", "-rlF", "policy.changed", e2b.skep_home], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False).stdout  # the search finds what is there
     finally:
         e2b.e2b_env = before
         user_config(e2b, "")
