@@ -92,7 +92,7 @@ enum msg_type {
 	M_SECRETS, // + fd: sealed memory with secret values and the CA's key; replaces what came before
 	M_GO,	   // everything is there: serve -> M_OK | M_ERR
 	// G: skep-gate -> skep-cell
-	M_WHO,	   // id; G: u32 port, u32 address inside, u32 address, u32 port dialled; I: u32 port, u64 inode -> u32 pid, str exec id, str name of the program
+	M_WHO,	   // id; G: u32 port, bytes address inside, bytes address (4 or 16), u32 port dialled; I: u32 port, u64 inode -> u32 pid, str exec id, str name of the program
 	// G and K: skepd -> skep-cell -> skep-gate
 	M_POLICY,  // policy; K: also str resolver, str CA certificate, str path of further CAs, + fd as in M_SECRETS -> M_OK (K)
 	// G, K and C, from the gate outwards and back
@@ -118,7 +118,8 @@ enum msg_type {
 		   // u8 with that end it stays, doing nothing, until the channel ends
 };
 
-enum gate_socket { GATE_TCP, GATE_DNS_UDP, GATE_DNS_TCP, GATE_AGENT, GATE_SOCKETS };
+// GATE_WIDE4 and 6 listen only while the policy has ranges that allow: whoever has the policy knows.
+enum gate_socket { GATE_TCP, GATE_DNS_UDP, GATE_DNS_TCP, GATE_AGENT, GATE_WIDE4, GATE_WIDE6, GATE_SOCKETS };
 #define AGENT_SOCKET "/run/lock/skep-ssh-agent" // inside; GATE_AGENT is the listener
 enum answer_scope { SCOPE_ONCE, SCOPE_SANDBOX, SCOPE_ALWAYS };
 
