@@ -15,6 +15,7 @@ struct init_opts {
 	const char *ws_path;
 	char *const *hide; // globs of what is no change; may be NULL
 	int sudo; // sudo_listen's, -1 = none
+	bool parks;	     // after such an end it stays until the channel ends
 	bool ends_with_exec; // the first exec's end is the cell's, if no other process is left
 };
 
