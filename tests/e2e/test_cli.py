@@ -31,7 +31,21 @@ def test_bad_flag(skep, verb):
 
 def test_unknown_verb_and_none(skep):
     skep("no-such-verb").fails(2, "no-such-verb")
+    assert "mean" not in skep("no-such-verb").err
     assert skep().rc in (0, 2)
+
+
+@pytest.mark.parametrize("argv, meant", [(["rnu", "--", "true"], "skep run?"), (["image", "imprt", "x"], "skep image import?"), (["polcy"], "skep policy?"), (["help", "difff"], "skep diff?"), (["run", "--nmae", "x", "--", "true"], "--name?")])
+def test_slips_of_the_finger(skep, argv, meant):
+    skep(*argv).fails(2, f"did you mean {meant}")
+
+
+def test_help_is_in_columns(skep):
+    """Titles above the groups of verbs; the text of an option never runs into a wide one."""
+    lines = skep("--help").ok().out.splitlines()
+    assert "Run commands:" in lines and "  run             run a command in a new sandbox on the current directory" in lines
+    rows = skep("run", "--help").ok().out.splitlines()
+    assert "      --mount DIR[:PATH][:ro|:rw]" in rows and " " * 34 + "show a directory inside (default read-only)" in rows
 
 
 def test_version(skep):
