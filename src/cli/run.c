@@ -2,6 +2,7 @@
 // run: a new sandbox on the current directory, attached to one command. new: one to come back to.
 #include "base/mem.h"
 #include "cli/api.h"
+#include "cli/hold.h"
 #include "cli/out.h"
 #include "cli/request.h"
 #include "cli/session.h"
@@ -79,7 +80,11 @@ static json_t *create_once(const struct create_opts *o, const struct exec_reques
 		auto_buf struct buf body = BUF_INIT(HTTP_BODY_MAX);
 		if (request_create(&body, o, x, registries, e) || (!registries && api_open(&a, e)))
 			return NULL;
+		if (x)
+			hold_begin();
 		box = api_json(&a, "POST", "/v1/sandboxes", buf_cstr(&body), e);
+		if (x)
+			hold_end(json_object_get(box, "attach"));
 		if (!box && !net_needs_registries(e))
 			return NULL;
 	}

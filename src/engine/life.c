@@ -351,8 +351,9 @@ void box_remove(struct task *t)
 	} else if (t->force || b->row.pending == 0 || b->row.state == STATE_DELETING) {
 		remove_now(t);
 	} else if (b->row.pending > 0) {
-		err_set(&e, ERR_CONFLICT, "sandbox %s has %lld pending change%s: take what you need with `skep cp`, or remove it with "
-			"--force", b->row.id, (long long)b->row.pending, b->row.pending == 1 ? "" : "s");
+		const char *ref = b->row.name && *b->row.name ? b->row.name : b->row.id;
+		err_set(&e, ERR_CONFLICT, "%s has %lld pending change%s: skep diff %s shows them, skep apply %s takes them, rm --force "
+			"removes them too", ref, (long long)b->row.pending, b->row.pending == 1 ? "" : "s", ref, ref);
 		task_end(t, &e);
 	} else if (begin_cell(t, true, &e)) {
 		err_wrap(&e, "whether changes are pending is not known (--force removes anyway)");

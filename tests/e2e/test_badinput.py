@@ -175,6 +175,49 @@ def test_sandbox_directory_vanished(home, skep, project):
     skep("run", "--", "true").ok()
 
 
+@pytest.mark.parametrize("argv, said", [(["--memory", "1k"], "at least 4m"), (["--pids", "2"], "at least 4"), (["--rm", "--keep"], "exclude"), (["--empty", "--pin"], "exclude")])
+def test_limits_and_flags_that_can_not_be(home, skep, argv, said):
+    r = skep("run", *argv, "--", "true")
+    assert r.rc in (2, 125) and said in r.err
+    one_line(r)
+    assert home.ps() == []
+
+
+@pytest.mark.parametrize("argv, said", [(["show", "nope"], "skep ps lists"), (["logs", "nope"], "skep ps --execs lists"), (["image", "rm", "nope"], "skep image ls"), (["token", "rm", "nope"], "skep token ls"), (["secret", "rm", "nope"], "skep secret ls")])
+def test_what_is_not_there_says_where_to_look(skep, argv, said):
+    r = skep(*argv).fails(3, said)
+    one_line(r)
+
+
+def test_remove_with_pending_changes_says_what_to_do(home, skep, project):
+    sid = home.new("--name", "full")
+    skep("exec", sid, "--", "touch", "pending-f").ok()
+    r = skep("rm", "full").fails(4, "skep diff full")
+    assert "skep apply full" in r.err and "--force" in r.err
+    one_line(r)
+    assert " 1 file changed, 0 insertions(+), 0 deletions(-)" in skep("diff", "--stat", "full").ok().out
+    skep("rm", "--force", "full").ok()
+
+
+def test_what_is_no_program(skep, project):
+    r = skep("run", "--", "/etc")
+    assert r.rc == 126 and "not an executable" in r.err
+    one_line(r)
+
+
+def test_directory_that_is_gone(home, skep):
+    gone = f"{home.top}/gone"
+    os.mkdir(gone)
+    r = subprocess.run(["sh", "-c", 'cd "$1" && rmdir "$1" && exec skep run -- true', "sh", gone], env=home.env, capture_output=True, timeout=60, check=False)
+    assert r.returncode == 125 and b"current directory is gone" in r.stderr, r
+
+
+def test_home_that_can_not_be_used(skep):
+    r = skep("ps", env={"SKEP_HOME": "/proc/nope"})
+    assert "set it to a directory that you can write to" in r.err
+    one_line(r)
+
+
 def test_missing_image(home, skep):
     r = skep("new", "--image", "nope")
     r.fails(3, "nope")

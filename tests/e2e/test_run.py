@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -307,6 +308,49 @@ def test_signals_to_the_client_reach_the_command(home):
     p.terminate()
     out, _ = p.communicate(timeout=15)
     assert (out, p.returncode) == (b"got\n", 7)
+
+
+def catches(pid, sig):
+    """Whether a handler for it is installed."""
+    with open(f"/proc/{pid}/status", encoding="ascii") as f:
+        caught = next(x for x in f if x.startswith("SigCgt:"))
+    return int(caught.split()[1], 16) >> (sig - 1) & 1
+
+
+@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_at_any_moment_leaves_nothing_running(home, sig):
+    """Also between the request and the moment at which the command is watched."""
+    home.skep("ps").ok()
+    for i in range(25):
+        p = home.popen("run", "--", "sleep", "777777")
+        time.sleep(i * 0.0004)
+        p.send_signal(sig)
+        out, err = p.communicate(timeout=30)
+        assert (out, err) == (b"", b"") and p.returncode in (128 + sig, -sig), p.returncode
+    wait_for(lambda: home.ps() == [], why="sandboxes of commands that were ended")
+
+
+def test_a_second_signal_does_not_wait(home):
+    home.skep("ps").ok()
+    daemon = home.skepd_pid()
+    os.kill(daemon, signal.SIGSTOP)
+    try:
+        p = home.popen("run", "--", "true")
+        wait_for(lambda: catches(p.pid, signal.SIGINT), why="the request")
+        p.send_signal(signal.SIGINT)
+        wait_for(lambda: not pending(p.pid), why="the first to be kept")
+        assert p.poll() is None
+        p.send_signal(signal.SIGINT)
+        p.communicate(timeout=30)
+        assert p.returncode == -signal.SIGINT
+    finally:
+        os.kill(daemon, signal.SIGCONT)
+    wait_for(lambda: home.ps() == [], why="its sandbox to go")
+
+
+def pending(pid):
+    with open(f"/proc/{pid}/status", encoding="ascii") as f:
+        return any(int(x.split()[1], 16) for x in f if x.startswith(("SigPnd:", "ShdPnd:")))
 
 
 def test_sequential_runs_are_independent(skep):
