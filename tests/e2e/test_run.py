@@ -310,6 +310,31 @@ def test_signals_to_the_client_reach_the_command(home):
     assert (out, p.returncode) == (b"got\n", 7)
 
 
+def test_a_run_that_failed_names_the_hosts_that_were_refused(home, skep):
+    """The program knows only that a name does not resolve; a person wants to know why, and what to do."""
+    look = "getent hosts a.example.org; getent hosts a.example.org; getent hosts b.example.org; exit 3"
+    r = skep("run", "--", "sh", "-c", look).fails(3, "refused: a.example.org, b.example.org.", "--allow HOST", "--net registries")
+    sid = r.err.split("policy suggest ")[1].split(")")[0]
+    assert "a.example.org:443" in skep("policy", "suggest", sid).ok().out
+    assert skep("run", "--", "sh", "-c", look.replace("3", "0")).ok().err == ""
+    assert "refused: a.example.org" in skep("run", "--", "sh", "-c", look.replace("3", "0"), env={"SKEP_SUMMARY": "always"}).ok().err
+    assert skep("run", "--net", "none", "--", "sh", "-c", look).err == "", "who says none knows"
+    assert skep("run", "--", "sh", "-c", "exit 3").err == ""
+
+
+def test_a_command_that_is_only_here(home, skep):
+    tools = f"{home.top}/odd tools"
+    os.mkdir(tools)
+    with open(f"{tools}/odd-tool", "w", encoding="ascii") as f:
+        f.write("#!/bin/sh\necho odd\n")
+    os.chmod(f"{tools}/odd-tool", 0o755)
+    path = {"PATH": f"{tools}:{home.env['PATH']}"}
+    r = skep("run", "--", "odd-tool", env=path)
+    assert r.rc == 127 and f"--mount {tools} " in r.err and f"{tools}/odd-tool" in r.err
+    assert skep("run", "--mount", tools, "--", f"{tools}/odd-tool").ok().line == "odd"
+    assert len(skep("run", "--", "no-such-tool", env=path).err.splitlines()) == 1
+
+
 def catches(pid, sig):
     """Whether a handler for it is installed."""
     with open(f"/proc/{pid}/status", encoding="ascii") as f:
