@@ -2,33 +2,19 @@
 #include "cli/advice.h"
 
 #include "base/mem.h"
-#include "base/str.h"
+#include "base/proc.h"
 #include "cli/home.h"
 #include "cli/out.h"
 #include "cli/wants.h"
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define HOSTS_NAMED 4
 #define JOURNAL_MOST (4u << 20) // looked through: advice must not take longer than the command did
 
-// Where a shell here would find it; NULL: nowhere.
-static char *find_here(const char *command)
-{
-	const char *path = getenv("PATH");
-	struct str rest = str_of(path ? path : ""), dir;
-	while (str_next(&rest, ':', &dir)) {
-		auto_free char *file = xasprintf("%.*s/%s", (int)dir.n, dir.p, command);
-		if (dir.n && !access(file, X_OK))
-			return take(&file);
-	}
-	return NULL;
-}
-
 void advice_missing(const char *command)
 {
-	auto_free char *here = strchr(command, '/') || home_remote() ? NULL : find_here(command);
+	auto_free char *here = strchr(command, '/') || home_remote() ? NULL : proc_find(getenv("PATH"), command);
 	auto_buf struct buf b = BUF_INIT(16 << 10);
 	if (!here)
 		return;

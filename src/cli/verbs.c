@@ -10,12 +10,13 @@
 #include <string.h>
 #include <unistd.h>
 
-// In the order of help, which puts a title before the first of each group.
+// In the order of help, which puts a title before the first of each group. Members of a family stand together, behind
+// the verb that has its name.
 const struct cmd *const verbs[] = {
 	&cmd_run, &cmd_new, &cmd_exec, &cmd_shell, &cmd_attach, &cmd_logs, &cmd_kill, &cmd_cp,
 	&cmd_diff, &cmd_apply, &cmd_dismiss, &cmd_undo, &cmd_export, &cmd_watch, &cmd_compare, &cmd_race, &cmd_log,
 	&cmd_ps, &cmd_show, &cmd_start, &cmd_stop, &cmd_pause, &cmd_resume, &cmd_pin, &cmd_unpin, &cmd_rm,
-	&cmd_snapshot, &cmd_snapshots, &cmd_snapshot_rm, &cmd_rollback, &cmd_fork,
+	&cmd_snapshots, &cmd_snapshot, &cmd_snapshot_rm, &cmd_rollback, &cmd_fork,
 	&cmd_policy_show, &cmd_policy_set, &cmd_policy_check, &cmd_policy_explain, &cmd_policy_suggest,
 	&cmd_secret_set, &cmd_secret_ls, &cmd_secret_rm, &cmd_trust,
 	&cmd_init, &cmd_mcp, &cmd_wrap,
@@ -31,7 +32,7 @@ static const struct {
 	{&cmd_run, "Run commands"},
 	{&cmd_diff, "See what they changed, and take it"},
 	{&cmd_ps, "Sandboxes"},
-	{&cmd_snapshot, "Go back, and branch off"},
+	{&cmd_snapshots, "Go back, and branch off"},
 	{&cmd_policy_show, "What a sandbox may reach and use"},
 	{&cmd_init, "Agents"},
 	{&cmd_preview, "From other programs and places"},

@@ -114,6 +114,24 @@ def test_completion_bash(home, skep):
     subprocess.run(["bash", "-n"], input=script, text=True, check=True)
 
 
+def bash_completes(home, script, *words):
+    """What TAB offers behind these words."""
+    fill = 'eval "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _skep; printf "%s\\n" "${COMPREPLY[@]}"'
+    p = subprocess.run(["bash", "--norc", "-c", fill, "x", script, *words], env=home.env, stdout=subprocess.PIPE, text=True, timeout=20, check=True)
+    return p.stdout.split()
+
+
+def test_completion_of_names_and_families(home, skep):
+    sid = home.new("--name", "fix-it")
+    script = skep("completion", "bash").ok().out
+    assert bash_completes(home, script, "skep", "exec", "fi") == ["fix-it"]
+    assert set(bash_completes(home, script, "skep", "snapshot", "")) >= {sid, "fix-it"}
+    assert bash_completes(home, script, "skep", "sn") == ["snapshots", "snapshot"]
+    assert bash_completes(home, script, "skep", "snapshot", "rm", "--f") == [], "no option of plain snapshot"
+    assert bash_completes(home, script, "skep", "token", "") == ["new", "ls", "rm"]
+    assert sorted(skep("ps", "--names").ok().out.split()) == sorted([sid, "fix-it"])
+
+
 def test_completion_knows_every_verb_and_flags(skep):
     for shell in ("bash", "zsh", "fish"):
         script = skep("completion", shell).ok().out
