@@ -199,6 +199,20 @@ def test_remove_with_pending_changes_says_what_to_do(home, skep, project):
     skep("rm", "--force", "full").ok()
 
 
+@pytest.mark.user
+def test_apply_to_a_directory_that_can_not_be_written(home, skep):
+    closed = f"{home.top}/closed"
+    os.mkdir(closed)
+    os.chmod(closed, 0o555)
+    home.skep("run", "--name", "shut", "--root", "--", "sh", "-c", "chmod 755 . && echo 1 > f", cwd=closed).ok()
+    r = skep("apply", "-y", "shut", "f").fails(5, "nothing was changed", "--to DIR", "--patch FILE")
+    one_line(r)
+    os.mkdir(f"{home.top}/other")
+    skep("apply", "-y", "--to", f"{home.top}/other", "shut", "f").ok()
+    assert os.listdir(f"{home.top}/other") == ["f"] and os.listdir(closed) == []
+    skep("rm", "--force", "shut").ok()
+
+
 def test_what_is_no_program(skep, project):
     r = skep("run", "--", "/etc")
     assert r.rc == 126 and "not an executable" in r.err
