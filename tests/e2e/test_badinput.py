@@ -183,6 +183,13 @@ def test_limits_and_flags_that_can_not_be(home, skep, argv, said):
     assert home.ps() == []
 
 
+@pytest.mark.parametrize("argv", [["run", "--allow", "https://api.example.com/v1", "--", "true"], ["secret", "set", "X", "--host", "https://api.example.com", "--as", "bearer"], ["policy", "check", "https://api.example.com/"]])
+def test_urls_are_no_hosts(skep, argv):
+    """What people paste: said as it is, not as a bad path or port."""
+    r = skep(*argv, stdin=b"v").fails(2, "host:port")
+    assert "URL" in r.err or "scheme" in r.err
+
+
 @pytest.mark.parametrize("argv, said", [(["show", "nope"], "skep ps lists"), (["logs", "nope"], "skep ps --execs lists"), (["image", "rm", "nope"], "skep image ls"), (["token", "rm", "nope"], "skep token ls"), (["secret", "rm", "nope"], "skep secret ls")])
 def test_what_is_not_there_says_where_to_look(skep, argv, said):
     r = skep(*argv).fails(3, said)
