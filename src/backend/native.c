@@ -130,6 +130,7 @@ void cell_bury(struct cell *c)
 			*p = c->all;
 			break;
 		}
+	ahead_unlend(c);
 	c->phase = CELL_OVER;
 	timer_clear(c->n->loop, &c->timer);
 	chan_close(&c->ch);
@@ -139,6 +140,7 @@ void cell_bury(struct cell *c)
 static void start_failed(struct cell *c, const struct err *e)
 {
 	struct err copy = *e;
+	ahead_unlearn(c->n); // the next one would fail as well, and for nobody
 	cell_bury(c);
 	c->w->up(c->w, NULL, &copy);
 }
@@ -432,16 +434,16 @@ int cell_connect(struct cell *c, int fd, struct err *e)
 	return -1;
 }
 
-static struct native *native_of(struct backend *b)
+struct native *native_of(struct backend *b)
 {
 	return container_of(b, struct native, b);
 }
 
 // Takes *secrets once a slot has them.
-static struct cell *take_slot(struct native *n, const struct buf *spec, const struct buf *key, bool exact, int *secrets)
+static struct cell *take_slot(struct native *n, const char *id, const struct buf *spec, const struct buf *key, bool exact, int *secrets)
 {
 	struct cell *c;
-	while ((c = nursery_take_warm(n, key, exact))) {
+	while ((c = nursery_take_warm(n, id, key, exact))) {
 		buf_add(&c->spec, spec->p, spec->n);
 		c->secrets = *secrets >= 0 ? fcntl(*secrets, F_DUPFD_CLOEXEC, 3) : -1;
 		c->warm_ok = c->pooled = true;
@@ -481,13 +483,15 @@ static struct cell *native_start(struct backend *b, const struct cell_spec *spec
 	if (warm_ok) {
 		place_write(&key, spec);
 		nursery_aim(n, &key);
+		ahead_learn(n, spec);
 	}
 	int rc = wire.overflow ? err_set(&e, ERR_LIMIT, "the request is too large for a cell") : 0;
 	auto_fd int secrets = !rc && spec->net.secrets.n ? sealed_memory(&spec->net.secrets, &e) : -1;
 	if (!rc && spec->net.secrets.n && secrets < 0)
 		rc = -1;
 	const char *stacked = (spec->lowers && spec->lowers[0]) || has_caches(spec) ? spec->layer : NULL;
-	struct cell *c = warm_ok && !rc ? take_slot(n, &wire, &key, stacked, &secrets) : NULL;
+	struct cell *c = warm_ok && !rc ? take_slot(n, spec->sandbox, &wire, &key, stacked, &secrets) : NULL;
+	native_forsake(b, spec->sandbox); // what was built for it does not fit
 	if (c) {
 		c->w = w;
 		c->stacked = stacked ? xstrdup(stacked) : NULL;
@@ -697,11 +701,14 @@ static void native_free(struct backend *b)
 	close_fd(&n->cells_dir);
 	free(n->skep_home);
 	free(n->home);
+	free(n->base);
 	free(n->cell_program);
 	free(n);
 }
 
 static const struct backend_ops native_ops = {
+	.expects = native_expects,
+	.forsake = native_forsake,
 	.start = native_start,
 	.adopt = native_adopt,
 	.exec = native_exec,

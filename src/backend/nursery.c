@@ -65,11 +65,16 @@ static bool same_key(const struct buf *a, const struct buf *b)
 	return a->n == b->n && (!a->n || !memcmp(a->p, b->p, a->n));
 }
 
+bool nursery_fits(const struct native *n, const struct cell *c)
+{
+	return same_key(&c->key, &n->key);
+}
+
 static int n_fitting(const struct native *n)
 {
 	int k = 0;
 	for (const struct cell *c = n->warm; c; c = c->next)
-		k += same_key(&c->key, &n->key);
+		k += !c->promised && nursery_fits(n, c);
 	return k;
 }
 
@@ -80,6 +85,7 @@ void nursery_aim(struct native *n, const struct buf *key)
 	buf_clear(&n->key);
 	buf_add(&n->key, key->p, key->n);
 	n->n_asked = 0; // what is on its way was meant for another place
+	ahead_unlearn(n);
 }
 
 // Slots for other places stay while there is room: two projects may take turns.
@@ -87,7 +93,7 @@ static void make_room(struct native *n)
 {
 	for (struct cell *c = n->warm, *next; c && n->n_warm >= WARM_MAX; c = next) {
 		next = c->next;
-		if (same_key(&c->key, &n->key))
+		if (c->promised || nursery_fits(n, c))
 			continue;
 		nursery_forget(n, c);
 		cell_bury(c);
@@ -120,7 +126,9 @@ static void on_back(struct native *n)
 
 static void on_soon(struct timer *t)
 {
-	nursery_refill(container_of(t, struct native, soon));
+	struct native *n = container_of(t, struct native, soon);
+	ahead_offer_all(n);
+	nursery_refill(n);
 }
 
 // One that dies by itself will often be followed by others: no hurry to ask for the next.
@@ -140,8 +148,10 @@ static void on_shrink(struct timer *t)
 {
 	struct native *n = container_of(t, struct native, shrink);
 	n->want = WARM_MIN;
-	while (n->n_warm > n->want) {
-		struct cell *c = n->warm;
+	for (struct cell *c = n->warm, *next; c && n->n_warm > n->want; c = next) {
+		next = c->next;
+		if (c->promised)
+			continue;
 		nursery_forget(n, c);
 		cell_bury(c); // a slot ends with its channel
 	}
@@ -157,16 +167,29 @@ static void grow(struct native *n)
 		n->want = want < WARM_MAX ? want : WARM_MAX;
 }
 
-struct cell *nursery_take_warm(struct native *n, const struct buf *key, bool exact)
+// Best one that was built for it; then one that was built for nobody.
+static struct cell *best_warm(struct native *n, const char *id, const struct buf *key, bool exact)
 {
-	struct cell *c = n->warm;
-	while (c && !same_key(&c->key, key))
-		c = c->next;
-	for (struct cell *any = n->warm; !c && !exact && any; any = any->next)
-		if (!any->key.n) // made for no place in particular
-			c = any;
-	if (c)
+	struct cell *best = ahead_find(n, id);
+	if (best && same_key(&best->key, key))
+		return best;
+	best = NULL;
+	for (struct cell *c = n->warm; c; c = c->next) {
+		bool fits = same_key(&c->key, key) || (!exact && !c->key.n); // made for no place in particular
+		if (fits && !c->promised && (!best || (best->lent.id[0] && !c->lent.id[0]) || (!best->key.n && c->key.n)))
+			best = c;
+	}
+	return best;
+}
+
+struct cell *nursery_take_warm(struct native *n, const char *id, const struct buf *key, bool exact)
+{
+	struct cell *c = best_warm(n, id, key, exact);
+	if (c) {
 		nursery_forget(n, c);
+		c->promised |= !strcmp(c->lent.id, id);
+		ahead_unlend(c);
+	}
 	if (!c)
 		grow(n); // somebody has to wait
 	if (n->want > WARM_MIN)
@@ -256,6 +279,7 @@ void nursery_again(struct native *n, struct cell *c)
 	}
 	c->phase = CELL_WARM;
 	list_add(&n->warm, c);
+	ahead_offer(n, c);
 	if (++n->n_warm > n->want)
 		timer_set(n->loop, &n->shrink, SHRINK_MS);
 }
@@ -417,6 +441,7 @@ int nursery_open(struct native *n, int fd, struct err *e)
 {
 	n->want = WARM_MIN;
 	n->key = BUF_INIT(FRAME_MAX);
+	n->shape = BUF_INIT(FRAME_MAX);
 	n->backoff_ms = BACKOFF_MIN_MS;
 	n->child.fd = n->ch.fd = n->ch.w.fd = -1;
 	n->respawn.fn = on_respawn;
@@ -438,6 +463,7 @@ void nursery_close(struct native *n)
 		chan_close(&n->ch);
 	n->connected = false;
 	buf_done(&n->key);
+	buf_done(&n->shape);
 	int fd = n->child.fd;
 	loop_del(n->loop, &n->child);
 	close_fd(&fd);

@@ -2,6 +2,7 @@
 // The supervisor of one cell: what its files share. One process, one cell, one loop.
 //
 //   slot.c      from fork to spec: makes the contained process, waits      mold.c   what the next cell can use again
+//   ahead.c     built before its sandbox is asked for
 //   again.c     from the end of a plain run to the next spec
 //   cell.c      life: spec -> up -> ending -> gone, and the channel to init
 //   control.c   the channel to skepd and the cell's socket
@@ -13,6 +14,7 @@
 #pragma once
 #include "base/chan.h"
 #include "base/ring.h"
+#include "cell/ahead.h"
 #include "cell/gate.h"
 #include "cell/mold.h"
 #include "cell/nursery.h"
@@ -79,6 +81,7 @@ struct cell {
 	struct gate gate;
 	int secrets; // sealed memory that came with the spec, until the gate has it
 	struct mold mold;
+	struct ahead ahead;
 	int back; // to the nursery, for the mold
 	const struct place *place; // the slot was made for it, or NULL
 	dev_t base_dev;		   // of its base, when it was mounted
@@ -157,6 +160,7 @@ int again_turn(struct cell *c, struct err *e) MUST_USE;
 
 // cell.c
 int cell_out_dir(struct cell *c, struct err *e) MUST_USE; // made with the first output
+bool cell_is_supervised(const struct cell *c); // no control group limits it
 int cell_build(struct cell *c, struct frame *spec, struct err *e) MUST_USE; // M_SPEC
 void cell_on_init_frame(struct chan *ch, struct frame *f);
 void cell_on_init_close(struct chan *ch);
@@ -200,6 +204,7 @@ void client_accept(struct watch *w, uint32_t events);
 struct client *client_new(struct cell *c, int fd, struct err *e);
 void client_pump(struct client *cl);
 void client_pump_exec(struct sx *x);
+void client_flush(struct sx *x);
 bool client_waiting(const struct cell *c); // something is still queued for somebody
 void client_drop_others(struct cell *c); // all but skepd, at once
 int client_again(struct client *control, struct err *e) MUST_USE; // skepd, for the next cell

@@ -235,11 +235,14 @@ void control_frame(struct client *cl, struct frame *f)
 	struct wire w = {.p = f->p, .n = f->n};
 	struct err e = {0};
 	int rc; // 0: answer M_OK, 1: answered elsewhere
-	if (c->stage == CELL_WAITING && f->type != M_SPEC)
+	if (c->stage == CELL_WAITING && f->type != M_SPEC && f->type != M_EXPECT)
 		return; // meant for the cell that was
 	switch ((enum msg_type)f->type) {
 	case M_SPEC:
 		rc = cell_build(c, f, &e) ? -1 : 1;
+		break;
+	case M_EXPECT:
+		rc = c->stage == CELL_WAITING && ahead_expect(c, f, &e) ? -1 : 1;
 		break;
 	case M_EXEC:
 		rc = do_exec(c, f, &w, &e);

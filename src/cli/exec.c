@@ -37,21 +37,6 @@ static const struct opt shell_opts[] = {
 	OPTS_END,
 };
 
-// A caller inside the project means the same directory inside the sandbox; elsewhere, the workspace (NULL).
-static int cwd_inside(struct api *a, const char *id, char **out, struct err *e)
-{
-	auto_free char *cwd = getcwd(NULL, 0), *path = api_path("/v1/sandboxes", id, NULL);
-	auto_json json_t *box = api_json(a, "GET", path, NULL, e);
-	if (!box)
-		return -1;
-	const char *repo = json_str(box, "repo"), *ws = json_str(box, "workspace_path");
-	size_t n = strlen(repo);
-	*out = NULL;
-	if (cwd && n && str_has_prefix(cwd, repo) && cwd[n] == '/')
-		*out = xasprintf("%s%s", *ws ? ws : repo, cwd + n);
-	return 0;
-}
-
 // id NULL = the sandbox meant by none.
 static json_t *start(const char *id, struct exec_request *x, struct err *e)
 {
@@ -59,11 +44,8 @@ static json_t *start(const char *id, struct exec_request *x, struct err *e)
 	auto_api struct api a = API_CLOSED;
 	if (api_open(&a, e))
 		return NULL;
-	auto_free char *found = id ? xstrdup(id) : api_default_id(&a, e), *cwd = NULL;
-	if (!found || (!x->cwd && cwd_inside(&a, found, &cwd, e)))
-		return NULL;
-	x->cwd = x->cwd ? x->cwd : cwd;
-	if (request_exec(&body, x, e))
+	auto_free char *found = id ? xstrdup(id) : api_default_id(&a, e);
+	if (!found || request_exec(&body, x, e))
 		return NULL;
 	auto_free char *path = api_path("/v1/sandboxes", found, "execs");
 	hold_begin();
@@ -105,6 +87,7 @@ static int exec_run(const struct call *c)
 		.argv = c->words + has_id,
 		.env = o->env,
 		.cwd = o->cwd,
+		.here = true, // inside the project it means the same directory inside the sandbox
 		.user = o->user,
 		.tty = o->tty,
 		.want_stdin = o->interactive,
@@ -124,6 +107,7 @@ static int shell_run(const struct call *c)
 		.argv = argv,
 		.env = o->env,
 		.cwd = o->cwd,
+		.here = true,
 		.user = o->user,
 		.tty = isatty(0),
 		.want_stdin = true,

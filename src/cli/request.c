@@ -155,6 +155,9 @@ static int put_exec(struct jsonw *w, const struct exec_request *x, struct err *e
 		jw_kbool(w, "detach", true);
 	put_number(w, "timeout_ms", x->timeout);
 	put_caller(w);
+	auto_free char *here = x->here && !x->cwd ? getcwd(NULL, 0) : NULL;
+	if (here && str_is_utf8(here, strlen(here)))
+		jw_kstr(w, "caller_cwd", here);
 	jw_close(w, '}');
 	return 0;
 }

@@ -31,6 +31,7 @@ void engine_free(struct engine *g); // cells live on
 struct exec_request {
 	char **argv, **env, **caller_env; // argv never empty
 	char *cwd, *user;
+	char *caller_cwd; // where on this host the caller stands: without cwd, the same place inside
 	bool tty, want_stdin, detached, job;
 	bool early; // answered when its cell has taken it: without the pid
 	uint32_t rows, cols, umask_bits;

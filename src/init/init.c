@@ -19,12 +19,13 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 struct init {
-	const struct init_opts *opts;
+	struct init_opts *opts;
 	struct loop loop;
 	struct chan chan;
 	struct exec *execs;
@@ -282,6 +283,16 @@ static void do_usage(struct frame *f)
 	chan_send_buf(&self.chan, M_USAGE, f->id, &b);
 }
 
+// We were built before anybody asked: now it is known for what.
+static void do_turn(struct frame *f)
+{
+	struct wire w = {.p = f->p, .n = f->n};
+	self.opts->ends_with_exec = wire_get_u8(&w);
+	if (wire_get_u8(&w) && (prctl(PR_SET_PDEATHSIG, 0) || !chan_send(&self.chan, M_TURN, 0, 0, NULL, 0)))
+		_exit(1);
+	clock_gettime(CLOCK_REALTIME_COARSE, &self.start);
+}
+
 static void on_frame(struct chan *c, struct frame *f)
 {
 	struct wire w = {.p = f->p, .n = f->n};
@@ -341,6 +352,9 @@ static void on_frame(struct chan *c, struct frame *f)
 	case M_DIAL:
 		dial_ask(&self.loop, &self.chan, f);
 		break;
+	case M_TURN:
+		do_turn(f);
+		break;
 	case M_END:
 		do_end(f);
 		break;
@@ -388,7 +402,7 @@ static void on_signal(struct watch *w, uint32_t events)
 		finish();
 }
 
-_Noreturn void init_run(const struct init_opts *opts, const struct buf *ready, int ready_fd)
+_Noreturn void init_run(struct init_opts *opts, const struct buf *ready, int ready_fd)
 {
 	static const int chld[] = {SIGCHLD};
 	struct err e;

@@ -18,4 +18,4 @@ struct init_opts {
 };
 
 // Sends M_READY (payload and descriptor given) first. Returns never: when the channel ends, the cell ends.
-_Noreturn void init_run(const struct init_opts *opts, const struct buf *ready, int ready_fd);
+_Noreturn void init_run(struct init_opts *opts, const struct buf *ready, int ready_fd);

@@ -110,6 +110,10 @@ enum msg_type {
 	// C: client -> cell
 	M_HANGUP,  // when this client goes, with or without a word, and nobody else is attached, the exec loses its line: a terminal is
 		   // hung up (SIGHUP), else its streams are closed
+	// K: skepd -> slot
+	M_EXPECT,  // str sandbox, str machine id, bytes of a shape (model/spec.h): build for the sandbox that will probably come. No answer
+	// I: skep-cell -> init
+	M_TURN,	   // what was built ahead is used now: u8 the first exec's end is the cell's, u8 it shall outlive its mold (-> M_TURN: it does)
 };
 
 enum gate_socket { GATE_TCP, GATE_DNS_UDP, GATE_DNS_TCP, GATE_AGENT, GATE_SOCKETS };
