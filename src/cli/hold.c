@@ -22,9 +22,9 @@ void hold_begin(void)
 	struct sigaction keep = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
 	kept = 0;
 	for (size_t i = 0; i < countof(signals); i++) {
-		sigaction(signals[i], NULL, &before[i]);
-		if (before[i].sa_handler != SIG_IGN) // what our starter had us ignore stays ignored
-			sigaction(signals[i], &keep, NULL);
+		sigaction(signals[i], &keep, &before[i]);
+		if (before[i].sa_handler == SIG_IGN) // what our starter had us ignore stays ignored
+			sigaction(signals[i], &before[i], NULL);
 	}
 }
 
