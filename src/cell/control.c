@@ -159,9 +159,11 @@ static int do_exec(struct cell *c, struct frame *f, struct wire *w, struct err *
 	if (exec_spec_read(w, &s, e))
 		return -1;
 	auto_free char *ticket = wire_get_str(w);
-	if (w->bad || sx_find(c, s.id)) {
+	bool known = sx_find(c, s.id);
+	if (w->bad || known) {
 		exec_spec_done(&s);
-		return err_set(e, ERR_INVALID, "malformed or repeated exec request");
+		return known ? err_set(e, ERR_INVALID, "there is an exec of this id already")
+			     : err_set(e, ERR_UNSUPPORTED, "this cell was started by another version of skep, which is asked otherwise: stop the sandbox, then try again");
 	}
 	bool early = s.early;
 	sx_start(c, &s, ticket, early ? 0 : f->id); // else answered when it has begun

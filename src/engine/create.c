@@ -278,6 +278,8 @@ static int settle_wishes(struct engine *g, struct create *c, const char *dir, st
 {
 	if (project_apply(g, c, dir, row, notices, e) || check_mounts(g, c, e) || resolve_image(g, c, row, e))
 		return -1;
+	if (limits_check(&c->limits, e))
+		return -1;
 	row->strict = c->strict;
 	row->env = list_or_empty(&c->env);
 	if (add_caches(g, c, row, e))

@@ -152,6 +152,8 @@ static_assert(countof(sql) == QUERIES, "a text per query");
 
 int store_fail(struct store *s, struct err *e)
 {
+	if (s->db && sqlite3_errcode(s->db) == SQLITE_FULL)
+		return err_set(e, ERR_SYSTEM, "the disk of SKEP_HOME is full: free some space (skep gc, skep rm), then try again");
 	return err_set(e, ERR_SYSTEM, "state.db: %s", s->db ? sqlite3_errmsg(s->db) : "out of memory");
 }
 

@@ -585,3 +585,11 @@ def test_a_tool_without_the_certificate_does_not_believe_it(home, upstream):
     assert curl(cell, url)[0] == "200" and len(upstream.requests) == 1
     r = sh(cell, f"env -i PATH=$PATH curl -sS --cacert /dev/null --capath /nowhere {url}; wget -qO- --ca-certificate=/dev/null --ca-directory=/nowhere {url}")
     assert r.rc != 0 and len(upstream.requests) == 1, r.err
+
+
+def test_a_secret_is_removed_while_cells_end(home, skep):
+    """A cell that has just ended knows nothing any more: that is no failure to tell it."""
+    for _ in range(8):
+        home.skep("secret", "set", "BRIEF", "--host", "api.example.org", "--as", "bearer", stdin=b"value").ok()
+        skep("run", "--secret", "BRIEF", "--", "true").ok()
+        skep("secret", "rm", "BRIEF").ok()
