@@ -10,6 +10,7 @@
 #include "init/exec.h"
 #include "init/listening.h"
 #include "init/moving.h"
+#include "init/spawn.h"
 #include "init/tree.h"
 #include "init/watch.h"
 #include "init/who.h"
@@ -393,6 +394,7 @@ _Noreturn void init_run(const struct init_opts *opts, const struct buf *ready, i
 	static const int chld[] = {SIGCHLD};
 	struct err e;
 	self.opts = opts;
+	spawn_score(opts->score);
 	self.walked = BUF_INIT(WALKED_MAX);
 	clock_gettime(CLOCK_REALTIME_COARSE, &self.start); // the clock that files are stamped with
 	collect_init(&opts->changes, opts->ws_path);

@@ -14,6 +14,7 @@ struct init_opts {
 	enum profile profile;
 	const char *ws_path;
 	char *const *hide; // globs of what is no change; may be NULL
+	int score; // /proc/1/oom_score_adj, open
 	bool ends_with_exec; // the first exec's end is the cell's, if no other process is left
 };
 

@@ -225,6 +225,20 @@ def test_a_crowd_of_small_processes_costs_no_cell(home, skep):
     cell = home.cell_pid(sid)
     skep("exec", sid, "--", "sh", "-c", "/usr/bin/python3 -c \"$1\" & /usr/bin/python3 -c \"$1\" & wait", "sh", CROWD)  # however it ends
     wait_for(lambda: skep("exec", sid, "--", "true").rc == 0, 10, why="the crowd to be gone")
-    # set right after it began, not before
-    assert skep("exec", sid, "--", "sh", "-c", "for i in $(seq 50); do [ $(cat /proc/self/oom_score_adj) = 500 ] && break; sleep 0.1; done; cat /proc/1/oom_score_adj /proc/self/oom_score_adj").ok().out.split() == ["0", "500"]
     assert home.cell_pid(sid) == cell
+
+
+SCORES = "cat /proc/self/oom_score_adj & cat /proc/self/oom_score_adj; wait; cat /proc/1/oom_score_adj"
+
+
+@pytest.mark.parametrize("profile", [(), ("--root",)])
+def test_commands_go_before_pid_1_from_their_first_instruction(home, skep, profile):
+    """Also what is forked at once, behind a terminal, and in a cell of a `run`."""
+    with open("/proc/self/oom_score_adj", encoding="ascii") as f:
+        ours = max(0, int(f.read()))
+    expected = [str(min(1000, ours + 500))] * 2 + [str(ours)]
+    sid = home.new(*profile)
+    for _ in range(15):
+        assert skep("exec", sid, "--", "sh", "-c", SCORES).ok().out.split() == expected
+    assert skep("exec", "-t", sid, "--", "sh", "-c", SCORES).ok().out.split() == expected
+    assert skep("run", *profile, "--", "sh", "-c", SCORES).ok().out.split() == expected
