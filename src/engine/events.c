@@ -52,6 +52,12 @@ static void start_failed(struct box *b, const struct err *e)
 {
 	struct task *t = b->holder;
 	struct err se;
+	// On a busy machine a cell may not get to answer in time; it is no less alive for that.
+	if (t->kind == TASK_ADOPT && e->kind == ERR_TIMEOUT && b->cell_row.pid && proc_start_time((pid_t)b->cell_row.pid) == b->cell_row.start) {
+		log_line(LOG_WARN, "sandbox=%s its cell does not answer: asked again", b->row.id);
+		b->cell = b->g->backend->ops->adopt(b->g->backend, b->row.id, b->cell_row.key, &b->w);
+		return;
+	}
 	if (t->kind == TASK_ADOPT) {
 		b->holder = NULL; // the box may go with its cell, and is not asked for by anybody
 		cell_lost(b);
