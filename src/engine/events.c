@@ -252,7 +252,9 @@ static void settle_end(struct box *b, const struct cell_end *end)
 {
 	struct err e;
 	const char *why = end->died ? "its cell died" : "its cell was stopped";
+	auto_free char *journal = xasprintf("sandboxes/%s", b->row.id);
 	drop_cell(b, end->died);
+	sync_journal(b->g, journal); // its last lines
 	record_unheard(b);
 	logged(b, store_execs_lost(b->g->store, b->row.id, why, clock_unix_ms(), &e), &e);
 	b->row.pending = end->pending;
@@ -422,6 +424,7 @@ int engine_reconcile(struct engine *g, struct err *e)
 		if (b->row.base_pin == PIN_PINNING || b->row.base_pin == PIN_INHERITED)
 			pin_begin(b);
 	review_recover(g);
+	seal_resume(g);
 	blank_sweep(g);
 	setup_sweep(g);
 	expiry_arm(g);
