@@ -80,6 +80,7 @@ void run_rollback(struct task *t);
 // derived.c: what can be made again: private .git layers, checkouts, setup layers. Found by what they were made from.
 struct derived *derived_find(struct engine *g, enum derived_kind kind, const char *key); // and marks it as used
 struct derived *derived_add(struct engine *g, struct derived_row *row, struct err *e); // empties *row; NULL on failure
+void derived_note(struct engine *g, enum derived_kind kind, const char *key, const char *path, uint64_t bytes); // it is there, and so large
 void derived_release(struct engine *g, enum derived_kind kind, const char *key);
 bool derived_has(const struct engine *g, const char *path);
 int derived_load(struct engine *g, struct err *e) MUST_USE;
