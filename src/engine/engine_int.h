@@ -265,4 +265,7 @@ void sync_free(struct engine *g); // and what is still open is synced
 
 // Removes directories below SKEP_HOME in the background; a failure is logged, gc finds the rest.
 void engine_discard(struct engine *g, char *const *dirs);
+// The same of what never came to be: no row tells of it as of something whole. When the disk is full nothing can be written down
+// first, and these are what fills it.
+void engine_discard_unmade(struct engine *g, char *const *dirs);
 void box_dirs(const struct box *b, char ***dirs); // appends its layer and what it captured

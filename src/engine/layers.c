@@ -87,7 +87,7 @@ void layer_discard(struct engine *g, const char *id)
 {
 	auto_free char *dir = xasprintf("layers/%s", id), *partial = xasprintf("layers/%s.partial", id);
 	char *dirs[] = {dir, partial, NULL};
-	engine_discard(g, dirs);
+	engine_discard_unmade(g, dirs);
 }
 
 // Only looked at: is there any name in it? One that can not be looked into was changed.

@@ -77,7 +77,7 @@ static void discard(struct making *m)
 {
 	auto_free char *partial = xasprintf("%s.partial", m->row.path);
 	char *dirs[] = {m->row.path, partial, NULL};
-	engine_discard(m->g, dirs);
+	engine_discard_unmade(m->g, dirs);
 }
 
 static void on_made(void *ctx, const struct child_end *end)

@@ -150,6 +150,8 @@ static_assert(countof(sql) == QUERIES, "a text per query");
 
 int store_fail(struct store *s, struct err *e)
 {
+	if (s->db && sqlite3_errcode(s->db) == SQLITE_FULL)
+		return err_set(e, ERR_LIMIT, "state.db: the disk is full: make room (skep gc, skep rm) and try again");
 	return err_set(e, ERR_SYSTEM, "state.db: %s", s->db ? sqlite3_errmsg(s->db) : "out of memory");
 }
 
