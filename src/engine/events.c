@@ -100,10 +100,11 @@ static void save_up(struct box *b)
 
 static void maintenance_up(struct box *b, struct task *t)
 {
-	task_answer(t, NULL);
+	if (t->kind != TASK_REMOVE)
+		task_answer(t, NULL);
 	save_up(b);
 	if (t->kind == TASK_REMOVE)
-		b->g->backend->ops->stop(b->cell, 0, false); // it counts what is pending at its end
+		b->g->backend->ops->stop(b->cell, 0, false); // it counts what is pending at its end, and the answer hangs on that
 }
 
 // By the cell itself, at the end of its time.

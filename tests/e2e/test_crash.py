@@ -156,6 +156,20 @@ def test_cell_killed(home, skep, project):
     assert skep("exec", box, "--", "cat", "saved").ok().line == "saved"
 
 
+def test_removing_one_whose_cell_died(home, skep):
+    """What is pending has to be counted first, by a cell that comes and goes: rm answers when that is over."""
+    for changed in (False, True):
+        box = home.new("--empty")
+        skep("exec", box, "--", "sh", "-c", "echo 1 > f" if changed else "true").ok()
+        pid = home.cell_pid(box)
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda b=box: home.show(b)["state"] != "running", why="skepd to see it")
+        r = skep("rm", box)
+        left = [s["id"] for s in home.ps()]
+        assert (r.rc, left) == ((4, [box]) if changed else (0, [])), r.err
+    assert "pending" in r.err
+
+
 def test_attached_client_of_a_killed_cell_ends(home, skep):
     box = home.new()
     p = home.popen("exec", box, "--", "sh", "-c", "echo up; sleep 661104")
