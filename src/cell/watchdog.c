@@ -8,12 +8,11 @@
 #include "base/mem.h"
 #include "cell/cell_int.h"
 #include "cell/changed.h"
+#include "cell/disk_use.h"
 #include "model/msg.h"
-#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -201,38 +200,38 @@ void watchdog_usage(struct cell *c, uint64_t used, uint32_t killed, uint32_t pro
 		watchdog_hit(c, "memory", "the largest process was killed: the sandbox reached its memory limit; see --memory");
 	}
 	near(c, "memory", used, c->spec.limits.memory, &c->told_memory, "the sandbox is at its memory limit; see --memory");
+	// A daemon is in no exec; where there is no cgroup this look is how it is known, and it goes on as long as there is one.
+	if (processes && c->stage == CELL_UP && !c->sample.at_ms)
+		timer_set(&c->loop, &c->sample, SAMPLE_MS);
 	near(c, "pids", processes + 1, c->spec.limits.pids, &c->told_pids, "the sandbox is at its process limit; see --pids");
 }
 
 // --- disk ---
 
-struct disk_use {
-	uint64_t bytes, files;
-};
-
-static void add_use(int dir, const char *name, struct disk_use *u, int depth)
-{
-	struct stat st;
-	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW))
-		return;
-	u->bytes += (uint64_t)st.st_blocks * 512;
-	u->files++;
-	if (!S_ISDIR(st.st_mode) || depth > 200)
-		return;
-	int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	DIR *d = fd < 0 ? NULL : fdopendir(fd);
-	struct dirent *ent;
-	while (d && (ent = readdir(d)))
-		if (strcmp(ent->d_name, ".") && strcmp(ent->d_name, ".."))
-			add_use(fd, ent->d_name, u, depth + 1);
-	if (d)
-		closedir(d);
-}
-
+// Also those that have left every exec.
 static void kill_all(struct cell *c, const char *reason)
 {
+	auto_buf struct buf b = BUF_INIT(16);
 	for (struct sx *x = c->execs; x; x = x->next)
 		sx_kill(x, SIGKILL, reason);
+	wire_u32(&b, SIGKILL);
+	chan_send(&c->init, M_SIGNAL, 1, 0, b.p, b.n);
+}
+
+static char *disk_message(const struct cell *c, const struct disk_use *u)
+{
+	const struct limits *l = &c->spec.limits;
+	if (u->too_deep)
+		return xasprintf("the sandbox has more than %d directories below each other, which are not counted; its commands were stopped. "
+				 "Remove them with: skep exec %s -- rm ...",
+				 DISK_DEPTH, c->spec.sandbox);
+	if (l->files && u->files > l->files)
+		return xasprintf("the sandbox holds %llu files, more than its limit of %llu; its commands were "
+				 "stopped. Remove some with: skep exec %s -- rm ...",
+				 (unsigned long long)u->files, (unsigned long long)l->files, c->spec.sandbox);
+	return xasprintf("the sandbox uses %llu MiB of disk, more than its limit of %llu MiB; its commands "
+			 "were stopped. Remove files with: skep exec %s -- rm ..., or see --disk",
+			 (unsigned long long)(u->bytes >> 20), (unsigned long long)(l->disk >> 20), c->spec.sandbox);
 }
 
 static void over_disk(struct cell *c, const struct disk_use *u)
@@ -241,19 +240,13 @@ static void over_disk(struct cell *c, const struct disk_use *u)
 	// Once over, cleaning up must be possible: only growth from there on is stopped again.
 	uint64_t bytes = l->disk > c->disk_floor ? l->disk : c->disk_floor;
 	bool many = l->files && u->files > l->files;
-	if ((!l->disk || u->bytes <= bytes) && !many) {
+	if ((!l->disk || u->bytes <= bytes) && !many && !(u->too_deep && l->disk)) {
 		if (u->bytes < l->disk)
 			c->disk_floor = 0;
 		return;
 	}
 	c->disk_floor = u->bytes + (1 << 20);
-	auto_free char *msg = many ? xasprintf("the sandbox holds %llu files, more than its limit of %llu; its commands were "
-					       "stopped. Remove some with: skep exec %s -- rm ...",
-					       (unsigned long long)u->files, (unsigned long long)l->files, c->spec.sandbox)
-				   : xasprintf("the sandbox uses %llu MiB of disk, more than its limit of %llu MiB; its commands "
-					       "were stopped. Remove files with: skep exec %s -- rm ..., or see --disk",
-					       (unsigned long long)(u->bytes >> 20), (unsigned long long)(l->disk >> 20),
-					       c->spec.sandbox);
+	auto_free char *msg = disk_message(c, u);
 	watchdog_hit(c, "disk", msg);
 	kill_all(c, msg);
 }
@@ -280,10 +273,10 @@ static void start_walk(struct cell *c)
 		return;
 	pid_t pid = fork();
 	if (!pid) {
-		struct disk_use u = {0};
+		struct disk_use u;
 		if (fork()) // the grandchild is nobody's to reap
 			_exit(0);
-		add_use(AT_FDCWD, c->spec.layer, &u, 0);
+		disk_use_count(c->spec.layer, c->init_pid, &u);
 		_exit(write(p[1], &u, sizeof u) == sizeof u ? 0 : 1);
 	}
 	close(p[1]);

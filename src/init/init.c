@@ -158,6 +158,8 @@ static void do_signal(struct frame *f)
 	int sig = (int)wire_get_u32(&w);
 	if (x)
 		exec_signal(x, sig, f->stream == 1);
+	else if (!f->id)
+		kill(-1, sig); // no exec's: everybody's
 }
 
 // In a child: the layer may be large. It sends the answer's payload, and what there is to learn from it, through a pipe.

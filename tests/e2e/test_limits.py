@@ -84,6 +84,35 @@ def test_disk_in_the_home_counts_too(home, skep):
     hit(home, sid, "disk")
 
 
+# A writer that does not want to be seen. Each fills until it is stopped, in steps that leave time to look.
+FILL = """
+block = os.urandom(1 << 20)
+for i in range(600):
+    with open("f%d" % i, "wb") as f:
+        f.write(block)
+    time.sleep(0.01)
+open("/tmp/got-away", "w").close()
+"""
+EVASIONS = {
+    "far below": "for i in range(260):\n    os.mkdir('d')\n    os.chdir('d')\n" + FILL,
+    "too far below": "for i in range(1100):\n    os.mkdir('d')\n    os.chdir('d')\n" + FILL,
+    "without a name": "kept = []\n" + FILL.replace("    with", "    kept.append(f := open('u%d' % i, 'wb', buffering=0))\n    os.unlink('u%d' % i)\n    f.write(block)\n    continue\n    with").replace("    continue\n", "    time.sleep(0.01)\n    continue\n"),
+    "in no exec": "for i in range(2):\n    if os.fork():\n        os._exit(0)\n    os.setsid()\n" + FILL,
+}
+
+
+@pytest.mark.parametrize("how", EVASIONS)
+def test_disk_that_hides(home, skep, how):
+    """Whatever a writer does, its limit finds it, and all of it ends."""
+    sid = home.new("--disk", "64M")
+    mark = f"writer of {sid}"
+    skep("exec", "-d", sid, "--", "env", "-i", "/usr/bin/python3", "-c", "import os, time\nos.chdir('/home/skep')\n" + EVASIONS[how], mark).ok()
+    hit(home, sid, "disk")
+    wait_for(lambda: not find_procs(mark), why="the writer's end")
+    skep("exec", sid, "--", "sh", "-c", "test ! -e /tmp/got-away && rm -rf ~/d ~/f*").ok()
+    usable(home, sid)
+
+
 def test_sparse_file_of_2_tb(home, skep):
     """A huge file without blocks: refused or harmless, and the neighbour does not notice."""
     sid = home.new("--disk", "64M")
