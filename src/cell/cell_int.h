@@ -113,8 +113,9 @@ struct cell {
 	uint64_t oom_seen, pids_seen, disk_floor, walk_free, walk_free_files;
 	bool walking, told_memory, told_pids;
 	struct watch walk;
-	// record: events of the workload, by token bucket
+	// record: events of the workload, by token bucket; and the bytes they may take
 	uint64_t bucket_ms, bucket, dropped;
+	uint64_t room_ms, room, unrecorded, told_room_ms;
 };
 
 // slot.c
