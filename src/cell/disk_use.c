@@ -81,10 +81,21 @@ static void look_at_files(pid_t pid, struct list *l)
 		closedir(d);
 }
 
-static void look_at_process(pid_t pid, struct list *l);
+struct family {
+	pid_t *v;
+	size_t n, cap;
+};
 
-// Everything in a cell descends from its first process, also in namespaces of its own.
-static void look_at_children(pid_t pid, const char *task, struct list *l)
+static void join(struct family *f, pid_t pid)
+{
+	if (f->n == f->cap) {
+		f->cap = f->cap ? f->cap * 2 : 64;
+		f->v = xrealloc(f->v, f->cap * sizeof *f->v);
+	}
+	f->v[f->n++] = pid;
+}
+
+static void join_children(struct family *f, pid_t pid, const char *task)
 {
 	auto_free char *path = xasprintf("/proc/%d/task/%s/children", (int)pid, task);
 	auto_buf struct buf b = BUF_INIT(1 << 20);
@@ -95,20 +106,26 @@ static void look_at_children(pid_t pid, const char *task, struct list *l)
 	struct str rest = str_of(buf_cstr(&b)), one;
 	while (str_next(&rest, ' ', &one))
 		if (!str_to_u64(one, 1, INT32_MAX, &child))
-			look_at_process((pid_t)child, l);
+			join(f, (pid_t)child);
 }
 
-static void look_at_process(pid_t pid, struct list *l)
+// Everything in a cell descends from its first process, also in namespaces of its own.
+static void look_at_all(pid_t init, struct list *l)
 {
-	char path[32];
-	struct dirent *ent;
-	look_at_files(pid, l);
-	DIR *d = fmt_to(path, sizeof path, "/proc/%d/task", (int)pid) ? NULL : opendir(path);
-	while (d && (ent = readdir(d)))
-		if (ent->d_name[0] != '.')
-			look_at_children(pid, ent->d_name, l);
-	if (d)
-		closedir(d);
+	struct family f = {0};
+	join(&f, init);
+	for (size_t i = 0; i < f.n; i++) { // it grows meanwhile
+		char path[32];
+		struct dirent *ent;
+		look_at_files(f.v[i], l);
+		DIR *d = fmt_to(path, sizeof path, "/proc/%d/task", (int)f.v[i]) ? NULL : opendir(path);
+		while (d && (ent = readdir(d)))
+			if (ent->d_name[0] != '.')
+				join_children(&f, f.v[i], ent->d_name);
+		if (d)
+			closedir(d);
+	}
+	free(f.v);
 }
 
 static int by_inode(const void *a, const void *b)
@@ -122,7 +139,7 @@ static int by_inode(const void *a, const void *b)
 static void add_unnamed(pid_t init, struct disk_use *u)
 {
 	struct list l = {0};
-	look_at_process(init, &l);
+	look_at_all(init, &l);
 	if (l.n)
 		qsort(l.v, l.n, sizeof *l.v, by_inode);
 	for (size_t i = 0; i < l.n; i++)

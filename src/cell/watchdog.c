@@ -20,6 +20,7 @@
 #define SAMPLE_MS 250
 #define WALK_BYTES (64ull << 20) // at most this much may be written between two walks
 #define WALK_FILES 20000ull
+#define DEEP_LOOKS 8 // walks between two complaints about what is too deep to count: time to remove it
 
 void watchdog_hit(struct cell *c, const char *limit, const char *message)
 {
@@ -240,7 +241,8 @@ static void over_disk(struct cell *c, const struct disk_use *u)
 	// Once over, cleaning up must be possible: only growth from there on is stopped again.
 	uint64_t bytes = l->disk > c->disk_floor ? l->disk : c->disk_floor;
 	bool many = l->files && u->files > l->files;
-	if ((!l->disk || u->bytes <= bytes) && !many && !(u->too_deep && l->disk)) {
+	bool deep = u->too_deep && l->disk && c->deep_looks++ % DEEP_LOOKS == 0; // how much was removed down there nobody knows
+	if ((!l->disk || u->bytes <= bytes) && !many && !deep) {
 		if (u->bytes < l->disk)
 			c->disk_floor = 0;
 		return;
