@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How much of the host's disk a cell holds: what is in its writable layer, and files that have no name any more but are
-// still open. Only a shared mapping of such a file, or a descriptor on its way through a socket, is not seen.
+// still open (cell/unnamed.h).
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -84,6 +84,22 @@ def test_disk_in_the_home_counts_too(home, skep):
     hit(home, sid, "disk")
 
 
+# Memory that no process has as its own.
+ELSEWHERE = {
+    "memfd": "import os, time\nkept = []\nfor i in range(80):\n    kept.append(os.memfd_create('m'))\n    os.write(kept[-1], b'x' * (8 << 20))\n    time.sleep(0.05)\n",
+    "segments": "import ctypes, time\nlibc = ctypes.CDLL(None)\nlibc.shmat.restype = ctypes.c_void_p\nfor i in range(80):\n    s = libc.shmget(0, 8 << 20, 0o1600)\n    p = libc.shmat(s, None, 0)\n    ctypes.memset(p, 1, 8 << 20)\n    libc.shmdt(ctypes.c_void_p(p))\n    time.sleep(0.05)\n",
+}
+
+
+@pytest.mark.parametrize("how", ELSEWHERE)
+def test_memory_that_hides(home, skep, how):
+    sid = home.new("--memory", "128M")
+    xid = skep("exec", "-d", sid, "--", "python3", "-c", ELSEWHERE[how]).ok().line
+    hit(home, sid, "memory")
+    assert wait_for(lambda: (lambda r: r["state"] == "exited" and r)(home.exec_row(xid)))["status"] != 0
+    usable(home, sid)
+
+
 # A writer that does not want to be seen. Each fills until it is stopped, in steps that leave time to look.
 FILL = """
 block = os.urandom(1 << 20)
