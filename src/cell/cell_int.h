@@ -118,9 +118,13 @@ struct cell {
 	struct watch oom;
 	uint64_t oom_seen, pids_seen, disk_floor, walk_free, walk_free_files;
 	bool walking, told_memory, told_pids;
+	uint32_t deep_looks, samples;
+	uint64_t unnamed_memory;
+	struct watch unnamed;
 	struct watch walk;
-	// record: events of the workload, by token bucket
+	// record: events of the workload, by token bucket; and the bytes they may take
 	uint64_t bucket_ms, bucket, dropped;
+	uint64_t room_ms, room, unrecorded, told_room_ms;
 };
 
 // slot.c
