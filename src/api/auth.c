@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "engine/engine.h"
+#include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -147,6 +148,14 @@ int auth_identify(struct request *r, bool open, struct err *e)
 		return 0;
 	request_set_header(r, "WWW-Authenticate", "Bearer");
 	return err_status(e, ERR_DENIED, 401, "a valid token is needed");
+}
+
+void peer_text(const struct sockaddr_storage *a, char out[PEER_TEXT])
+{
+	const void *p = a->ss_family == AF_INET ? (const void *)&((const struct sockaddr_in *)a)->sin_addr :
+						  (const void *)&((const struct sockaddr_in6 *)a)->sin6_addr;
+	if (!inet_ntop(a->ss_family, p, out, PEER_TEXT))
+		out[0] = 0;
 }
 
 // --- what ---

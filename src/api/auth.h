@@ -4,6 +4,7 @@
 #include "api/server.h"
 
 struct sandbox;
+struct sockaddr_storage;
 
 struct principal {
 	const char *name; // for the journal: "local", or a token's name or id
@@ -24,6 +25,9 @@ int auth_admit(struct request *r, struct err *e) MUST_USE;
 int request_may(struct request *r, enum scope scope, const char *sandbox, struct err *e) MUST_USE;
 bool request_sees(const struct request *r, const struct sandbox *s); // for lists
 bool request_sees_id(const struct request *r, const char *sandbox);  // likewise, by its id
+
+#define PEER_TEXT 46 // INET6_ADDRSTRLEN
+void peer_text(const struct sockaddr_storage *a, char out[PEER_TEXT]); // its address
 
 // Who shows this token may read the sandbox: for connections that are not the HTTP server's.
 bool auth_token_sees(struct engine *g, const char *token, const struct sandbox *s);

@@ -31,6 +31,7 @@ struct term {
 	uint32_t rows, cols; // told before there was a terminal
 	bool in_known, eof, ended;
 	bool counts; // its bytes of stdin carry offsets
+	struct actor who;
 };
 
 static void term_free(struct term *t)
@@ -111,6 +112,9 @@ static void on_room(void *ctx, uint64_t received)
 	if (t->counts && received > t->in_next) { // by its numbers it would repeat what is somebody else's
 		struct err e;
 		err_set(&e, ERR_CONFLICT, "somebody else writes to stdin, which stands at %llu: send without offsets", (unsigned long long)received);
+		feed_close(t->feed);
+		t->feed = NULL;
+		t->ended = true;
 		refuse(t, WS_POLICY, &e);
 		return;
 	}
@@ -244,7 +248,9 @@ static int begin(struct term *t, bool text, const uint8_t *p, size_t n, struct e
 	}
 	timer_clear(t->loop, &t->first);
 	ws_pause(t->ws, true); // until the command can take something
+	struct actor was = engine_act(t->g, t->who);
 	t->feed = feed_exec(t->loop, t->g, t->sandbox, &x, &feed_ops, t);
+	engine_act(t->g, was);
 	return 0;
 }
 
@@ -334,6 +340,7 @@ static void upgrade(struct request *r, const char accept[WS_KEY_SIZE], struct te
 	const char *protocols = request_header(r, "Sec-WebSocket-Protocol");
 	t->loop = request_loop(r);
 	t->g = r->engine;
+	t->who = request_actor(r);
 	t->in = BUF_INIT(STDIN_HIGH + 2 * WS_MESSAGE_MAX);
 	request_set_header(r, "Sec-WebSocket-Accept", accept);
 	if (protocols && strstr(protocols, "skep.v1")) // a browser that named one wants it named

@@ -150,6 +150,8 @@ const struct api_op api_ops[] = {
 	{"POST", "/v1/sandboxes/{}/preview", "A link to a port of it", "PreviewWish", 201, "Preview", NULL},
 	{"GET", "/v1/sandboxes/{}/token", "Its own token: run, on itself", NULL, 200, "SandboxToken", NULL},
 	{"GET", "/v1/sandboxes/{}/events", "Its events, as server-sent events; resume with Last-Event-ID", NULL, 200, "text/event-stream", "type offset"},
+	{"GET", "/v1/journal", "The journal of the service: who was refused, which tokens were made", NULL, 200, NDJSON, "offset"},
+	{"GET", "/v1/journal/verify", "Is it whole?", NULL, 200, "Verified", NULL},
 	{"GET", "/v1/sandboxes/{}/journal", "Its journal", NULL, 200, NDJSON, "offset wait_ms"},
 	{"GET", "/v1/sandboxes/{}/journal/verify", "Is its journal whole?", NULL, 200, "Verified", NULL},
 	{"GET", "/v1/sandboxes/{}/policy", "What it may reach", NULL, 200, "Policy", NULL},

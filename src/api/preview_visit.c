@@ -24,14 +24,6 @@ static bool is_loopback(const struct sockaddr_storage *a)
 	return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)a)->sin6_addr);
 }
 
-static void peer_text(const struct sockaddr_storage *a, char out[INET6_ADDRSTRLEN])
-{
-	const void *p = a->ss_family == AF_INET ? (const void *)&((const struct sockaddr_in *)a)->sin_addr :
-						  (const void *)&((const struct sockaddr_in6 *)a)->sin6_addr;
-	if (!inet_ntop(a->ss_family, p, out, INET6_ADDRSTRLEN))
-		out[0] = 0;
-}
-
 static bool has_label(const struct sandbox *s, const char *label)
 {
 	for (char **l = s->labels; l && *l; l++)
@@ -126,7 +118,7 @@ static bool is_plain(struct str target)
 static void go_inside(struct visit *v, const struct sandbox *s, const struct http_head *h, bool trusted, bool https)
 {
 	struct err e;
-	char peer[INET6_ADDRSTRLEN];
+	char peer[PEER_TEXT];
 	peer_text(&v->conn->peer, peer);
 	struct preview_way way = {.peer = peer, .trusted = trusted, .https = https, .keep_host = has_label(s, "skep.preview-host=keep")};
 	buf_clear(&v->request);

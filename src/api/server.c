@@ -2,6 +2,7 @@
 #include "api/server_int.h"
 
 #include "api/front.h"
+#include "api/refused.h"
 #include "base/mem.h"
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -191,6 +192,7 @@ void server_free(struct server *s)
 			request_fail(s->suspended, &e);
 	while (s->upgraded)
 		s->upgraded->on_shutdown(s->upgraded);
+	refused_done();
 	loop_flush(s->loop); // clients that went meanwhile
 	loop_del(s->loop, &s->w);
 	timer_clear(s->loop, &s->again);

@@ -106,6 +106,7 @@ void server_shutdown(struct server *s);
 struct front *server_front(struct server *s); // for TCP: listeners, and who takes connections
 
 struct loop *request_loop(struct request *r);
+struct actor request_actor(const struct request *r); // who asks, for what is done later (engine_act)
 const char *request_query(struct request *r, const char *key);	      // NULL when absent
 const char *request_header(const struct request *r, const char *name); // likewise
 void request_each_header(const struct request *r, void (*each)(void *ctx, const char *name, const char *value), void *ctx);

@@ -98,7 +98,7 @@ enum msg_type {
 	M_POLICY,  // policy; K: also str resolver, str CA certificate, str path of further CAs, + fd as in M_SECRETS -> M_OK (K)
 	// G, K and C, from the gate outwards and back
 	M_ASK,	   // id; str host, u32 port, str method, str path: a connection is held until somebody answers
-	M_ANSWER,  // id; u8 verdict, u8 scope
+	M_ANSWER,  // id; u8 verdict, u8 scope; from skepd also str by whom
 	// K: cell -> skepd
 	M_AGAIN,   // after M_GONE: a slot for the same place, waits for M_SPEC. What skepd sent before it heard of the end is not answered
 
