@@ -113,9 +113,11 @@ static int take_bearer(struct request *r, const char *text, struct err *e)
 	}
 	struct bearer *b = xcalloc(1, sizeof *b);
 	b->row = row;
-	b->p = (struct principal){.name = b->row.name ? b->row.name : b->row.id, .scope = row.scope, .on = row.on, .value = b->row.value};
+	b->p = (struct principal){.name = b->row.name ? b->row.name : b->row.id, .scope = row.scope, .on = row.on, .value = b->row.value,
+				  .expires = row.expires};
 	memcpy(b->p.id, b->row.id, sizeof b->p.id);
 	r->who = &b->p;
+	front_until(r->tcp, b->p.expires);
 	if (rate_take(b->p.id, row.rate ? row.rate : RATE_DEFAULT, &wait))
 		return 0;
 	char text_wait[24];
@@ -172,13 +174,19 @@ static bool covers(const struct principal *p, const struct sandbox *s)
 	return false;
 }
 
-bool auth_token_sees(struct engine *g, const char *token, const struct sandbox *s)
+bool auth_token_sees(struct engine *g, const char *token, const struct sandbox *s, struct principal *out, struct actor *who)
 {
 	struct token_row row;
 	if (!engine_token_match(g, token, &row))
 		return false;
-	struct principal p = {.on = row.on, .value = row.value};
+	struct principal p = {.on = row.on, .value = row.value, .expires = row.expires};
 	bool sees = row.scope >= SCOPE_READ && covers(&p, s);
+	memcpy(p.id, row.id, sizeof p.id);
+	p.value = NULL;
+	if (sees && fmt_to(who->name, sizeof who->name, "%s", row.name ? row.name : row.id))
+		who->name[0] = 0;
+	if (sees)
+		*out = p;
 	token_row_done(&row);
 	return sees;
 }

@@ -148,6 +148,7 @@ const struct api_op api_ops[] = {
 	{"POST", "/v1/sandboxes/{}/files/edit", "Replace exact text", "FileEdit", 200, "FileEdited", NULL},
 	{"POST", "/v1/sandboxes/{}/dial", "A ticket for connections into it, made by a local client", "Empty", 201, "Dial", NULL},
 	{"POST", "/v1/sandboxes/{}/preview", "A link to a port of it", "PreviewWish", 201, "Preview", NULL},
+	{"DELETE", "/v1/sandboxes/{}/preview", "Take links back: one (signature and port), those of a port, or all", NULL, 204, NULL, "port signature"},
 	{"GET", "/v1/sandboxes/{}/token", "Its own token: run, on itself", NULL, 200, "SandboxToken", NULL},
 	{"GET", "/v1/sandboxes/{}/events", "Its events, as server-sent events; resume with Last-Event-ID", NULL, 200, "text/event-stream", "type offset"},
 	{"GET", "/v1/journal", "The journal of the service: who was refused, which tokens were made", NULL, 200, NDJSON, "offset"},

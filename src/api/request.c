@@ -175,6 +175,7 @@ void request_left(struct request *r)
 	r->conn = NULL;
 	if (r->tcp) {
 		r->tcp->request = NULL;
+		front_until(r->tcp, 0);
 		front_wait(r->tcp, r->tcp->closing ? 1 : r->upgraded ? 0 : FRONT_IDLE_MS);
 		r->tcp = NULL;
 	}

@@ -590,6 +590,7 @@ static const struct route routes[] = {
 	{"GET", "/v1/sandboxes/{}/events", BODY_NONE, get_sandbox_events, SCOPE_READ},
 	{"POST", "/v1/sandboxes/{}/dial", BODY_JSON, post_dial, SCOPE_LOCAL},
 	{"POST", "/v1/sandboxes/{}/preview", BODY_JSON, post_preview, SCOPE_RUN},
+	{"DELETE", "/v1/sandboxes/{}/preview", BODY_NONE, delete_preview, SCOPE_RUN},
 	{"POST", "/v1/sandboxes/{}/exec", BODY_JSON, post_exec_wait, SCOPE_RUN},
 	{"POST", "/v1/sandboxes/{}/exec/stream", BODY_JSON, post_exec_stream, SCOPE_RUN},
 	{"GET", "/v1/sandboxes/{}/exec/ws", BODY_NONE, get_sandbox_exec_ws, SCOPE_RUN},

@@ -263,6 +263,7 @@ struct actor {
 };
 struct actor engine_act(struct engine *g, struct actor who);
 struct actor engine_actor(const struct engine *g); // for what is done later
+void engine_record(struct engine *g, const char *id, const char *type, const char *body); // what a surface did, in a sandbox's journal
 // The journal of the service itself, beside those of the sandboxes: who was refused, which tokens were made. Its offset and end as
 // of a sandbox's.
 void engine_service_record(struct engine *g, const char *type, const char *body);

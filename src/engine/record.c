@@ -172,6 +172,13 @@ void record(struct box *b, const char *type, const char *body)
 	record_by(b, *acts ? acts : *holds ? holds : "skepd", type, body);
 }
 
+void engine_record(struct engine *g, const char *id, const char *type, const char *body)
+{
+	struct box *b = box_by_id(g, id);
+	if (b)
+		record(b, type, body);
+}
+
 static void record_rules(struct jsonw *w, char *const *rules)
 {
 	jw_key(w, "rules");

@@ -115,3 +115,56 @@ def test_the_journal_of_the_service_is_for_admins(home):
             for path in ("/v1/journal", "/v1/journal/verify"):
                 assert Caller(port, t).raw("GET", path)[0] == (200 if scope == "admin" else 403)
     home.skep("log", "--service", "x").fails(2, "service")
+
+
+def ended(sock):
+    """Nothing more comes, and it is over."""
+    sock.settimeout(30)
+    try:
+        while sock.recv(65536):
+            pass
+    except ConnectionResetError:
+        pass
+    return True
+
+
+def test_what_a_token_began_ends_with_it(home):
+    sid = home.new("--empty")
+    made = {"removed": ("--name", "removed"), "expired": ("--ttl", "3s")}
+    keep = token(home)
+    with serving(home) as port:
+        for how, options in made.items():
+            t = token(home, *options)
+            auth = f"Authorization: Bearer {t}\r\nHost: localhost\r\n"
+            open_ = {}
+            for name, head in (("events", "GET /v1/events"), ("own events", f"GET /v1/sandboxes/{sid}/events"),
+                               ("watch", f"GET /v1/sandboxes/{sid}/files/watch?path=/tmp"),
+                               ("upload", f"PUT /v1/sandboxes/{sid}/files?path=/tmp/{how}"),
+                               ("stream", f"POST /v1/sandboxes/{sid}/exec/stream")):
+                s = Caller(port).connect(f"{head} HTTP/1.1\r\n{auth}".encode())
+                if name == "stream":
+                    body = json.dumps({"argv": ["sh", "-c", "echo begun; exec cat"], "stdin": True}).encode()
+                    s.sendall(b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+                elif name == "upload":
+                    s.sendall(b"Content-Length: 100\r\n\r\nhalf")
+                else:
+                    s.sendall(b"\r\n")
+                if name != "upload":
+                    assert s.recv(12) == b"HTTP/1.1 200", name
+                open_[name] = s
+            ws = WebSocket(home, f"/v1/sandboxes/{sid}/exec/ws", [f"Authorization: Bearer {t}"],
+                           sock=socket.create_connection(("127.0.0.1", port), timeout=30))
+            ws.text(argv=["cat"], stdin=True)
+            assert ws.next()[1]["event"] == "start"
+            open_["websocket"] = ws.s
+            if how == "removed":
+                home.skep("token", "rm", how).ok()
+            for name, s in open_.items():
+                assert ended(s), (how, name)
+                s.close()
+            assert Caller(port, t)("GET", "/v1/version")[0] == 401
+        # who removes the token it came with is answered, and half an upload is none
+        me = Caller(port, token(home, "--scope", "admin", "--name", "me"))
+        assert me("DELETE", "/v1/tokens/me")[0] == 204 and me("GET", "/v1/version")[0] == 401
+        for how in made:
+            assert Caller(port, keep)("GET", f"/v1/sandboxes/{sid}/files/stat?path=/tmp/{how}")[0] == 404
