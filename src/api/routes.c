@@ -599,6 +599,8 @@ static const struct route routes[] = {
 	{"HEAD", "/v1/sandboxes/{}/files", BODY_NONE, get_file, SCOPE_READ},
 	{"PUT", "/v1/sandboxes/{}/files", BODY_STREAM, put_file, SCOPE_RUN},
 	{"DELETE", "/v1/sandboxes/{}/files", BODY_NONE, delete_file, SCOPE_RUN},
+	{"GET", "/v1/sandboxes/{}/files/tar", BODY_NONE, get_file_tar, SCOPE_READ},
+	{"PUT", "/v1/sandboxes/{}/files/tar", BODY_STREAM, put_file_tar, SCOPE_RUN},
 	{"GET", "/v1/sandboxes/{}/files/list", BODY_NONE, get_file_list, SCOPE_READ},
 	{"GET", "/v1/sandboxes/{}/files/stat", BODY_NONE, get_file_stat, SCOPE_READ},
 	{"GET", "/v1/sandboxes/{}/files/watch", BODY_NONE, get_file_watch, SCOPE_READ},
