@@ -549,7 +549,8 @@ static int close_all(struct reader *r)
 {
 	if (r->n_closed)
 		qsort(r->closed, r->n_closed, sizeof *r->closed, by_depth);
-	for (struct closed *c = r->closed; c < r->closed + r->n_closed; c++) {
+	for (size_t i = 0; i < r->n_closed; i++) {
+		const struct closed *c = &r->closed[i];
 		const char *last;
 		auto_fd int at = open_parent(r, c->path, &last);
 		auto_fd int fd = at < 0 ? -1 : openat(at, last, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

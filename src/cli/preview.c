@@ -117,7 +117,7 @@ static bool is_plain(const char *s)
 	return s[strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789-")] == 0;
 }
 
-static int revoke(struct api *a, const struct link *l, struct err *e)
+static int take_back(struct api *a, const struct link *l, struct err *e)
 {
 	auto_buf struct buf query = BUF_INIT(512);
 	if ((l->port && !is_plain(l->port)) || (l->sign && !is_plain(l->sign)))
@@ -146,7 +146,7 @@ static int revoke_run(const struct call *c, struct api *a)
 		rc = l.id ? 0 : -1;
 	}
 	if (!rc)
-		rc = revoke(a, &l, &e);
+		rc = take_back(a, &l, &e);
 	link_done(&l);
 	return rc ? out_fail(c, &e) : 0;
 }
