@@ -58,7 +58,7 @@ def nginx(d, port, inner, cert, key):
 def caddy(d, port, inner, cert, key):
     conf = exchange(block("Caddy"), ("/etc/ssl/skep.example.pem", cert), ("/etc/ssl/skep.example.key", key), ("127.0.0.1:7537", f"127.0.0.1:{inner}"))
     with open(f"{d}/Caddyfile", "w", encoding="utf-8") as f:
-        f.write(f"{{\n\tadmin off\n\tauto_https disable_redirects\n\thttps_port {port}\n\tdefault_bind 127.0.0.1\n}}\n{conf}")
+        f.write(f"{{\n\tadmin off\n\tauto_https disable_redirects\n\thttps_port {port}\n\tdefault_bind 127.0.0.1\n\tgrace_period 1s\n}}\n{conf}")
     return ["/usr/bin/caddy", "run", "--config", f"{d}/Caddyfile", "--adapter", "caddyfile"]
 
 
@@ -216,7 +216,7 @@ def test_previews_through_a_proxy(home, site):
 
 
 def wrk(url, *headers):
-    argv = ["wrk", "-t2", "-c24", "-d3s", *(x for h in headers for x in ("-H", h)), url]
+    argv = ["wrk", "-t2", "-c24", "-d3s", "--timeout", "30s", *(x for h in headers for x in ("-H", h)), url]
     return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
