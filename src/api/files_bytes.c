@@ -105,11 +105,11 @@ static void down_head(void *ctx, const struct file_record *rec)
 	file_set_etag(r, rec);
 	request_set_header(r, "Accept-Ranges", "bytes");
 	set_date(r, rec->mtime_ns);
-	if (match && !etag_list_has(match, etag)) {
+	if (match && !etag_list_has(match, etag, false)) {
 		answer_empty(d, 412);
 		return;
 	}
-	if (none && etag_list_has(none, etag)) {
+	if (none && etag_list_has(none, etag, true)) {
 		answer_empty(d, 304);
 		return;
 	}
@@ -190,7 +190,7 @@ static void done_if_range(void *ctx, const struct err *e, struct file_result *re
 		return;
 	}
 	file_etag(&res->list[0], etag);
-	if (!etag_list_has(request_header(r, "If-Range") ? request_header(r, "If-Range") : "", etag)) {
+	if (!etag_list_has(request_header(r, "If-Range") ? request_header(r, "If-Range") : "", etag, false)) {
 		d->from[0] = 0;
 		d->len = UINT64_MAX;
 	}

@@ -429,6 +429,39 @@ static void note_refusal(struct request *r, const struct err *e)
 
 // --- the way in ---
 
+// --- how it is framed ---
+
+struct framing {
+	int lengths, codings;
+	bool odd;
+};
+
+static void look_at(void *ctx, const char *name, const char *value)
+{
+	struct framing *f = ctx;
+	size_t digits = strspn(value, "0123456789");
+	f->odd |= strpbrk(name, " \t") || strpbrk(value, "\r\n");
+	if (!strcasecmp(name, "Content-Length")) {
+		f->lengths++;
+		f->odd |= !digits || value[digits];
+	} else if (!strcasecmp(name, "Transfer-Encoding")) {
+		f->codings++;
+		f->odd |= strcasecmp(value, "chunked") != 0;
+	}
+}
+
+// The door reads the first head of a connection strictly, the library the others as kindly as it can. A request that somebody
+// between us and its sender might read in another way is refused, and its connection with it: what lies behind it is nobody's.
+static int check_framing(struct request *r, struct err *e)
+{
+	struct framing f = {0};
+	request_each_header(r, look_at, &f);
+	if (!f.odd && f.lengths + f.codings <= 1)
+		return 0;
+	request_set_header(r, "Connection", "close");
+	return err_status(e, ERR_INVALID, 400, "the length of this request can be read in more than one way");
+}
+
 // Who asks is found before anything is said about the path: without a token all paths look alike.
 static int admit(struct request *r, const char *method, struct err *e)
 {
@@ -458,7 +491,7 @@ void request_dispatch(struct request *r, const char *method)
 	struct err e;
 	if (r->tcp)
 		front_wait(r->tcp, FRONT_BODY_MS);
-	if (admit(r, method, &e) || check_length(r, &e)) {
+	if (check_framing(r, &e) || admit(r, method, &e) || check_length(r, &e)) {
 		r->called = true;
 		if (r->tcp)
 			front_wait(r->tcp, FRONT_REFUSED_MS);
