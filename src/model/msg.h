@@ -13,6 +13,7 @@
 #pragma once
 
 #define PROTO_VERSION 1
+#define STDIN_APPEND (~0ull) // offset of bytes of stdin that go behind whatever came, also from other clients
 
 enum msg_type {
 	M_NONE,
@@ -54,7 +55,7 @@ enum msg_type {
 	M_PENDING, // u32 changed paths, some time after an exec ended
 
 	// C and I: streams of one exec (C: the ticket's exec, frame.id 0; I: frame.id = exec number)
-	M_DATA,	   // stream in the header; C: u64 offset then bytes; I: bytes
+	M_DATA,	   // stream in the header; C: u64 offset (of stdin also STDIN_APPEND) then bytes; I: bytes
 	M_CREDIT,  // stream in the header; u64 absolute offset that may be reached; to C also u64 bytes of stdin received so far
 	M_EOF,	   // inwards, stream in the header; 1 or 2: nobody reads it any more
 	M_GAP,	   // C, stream in the header: u64 from, u64 to: bytes not kept
@@ -97,7 +98,7 @@ enum msg_type {
 	M_POLICY,  // policy; K: also str resolver, str CA certificate, str path of further CAs, + fd as in M_SECRETS -> M_OK (K)
 	// G, K and C, from the gate outwards and back
 	M_ASK,	   // id; str host, u32 port, str method, str path: a connection is held until somebody answers
-	M_ANSWER,  // id; u8 verdict, u8 scope
+	M_ANSWER,  // id; u8 verdict, u8 scope; from skepd also str by whom
 	// K: cell -> skepd
 	M_AGAIN,   // after M_GONE: a slot for the same place, waits for M_SPEC. What skepd sent before it heard of the end is not answered
 
