@@ -43,7 +43,7 @@ struct box *box_look(struct engine *g, const char *id, struct err *e)
 	if (fit == 1)
 		return found;
 	err_set(e, fit ? ERR_CONFLICT : ERR_NOT_FOUND,
-		fit ? "%.40s fits several sandboxes: give more of the id" : "no sandbox %.40s", id);
+		fit ? "%.40s fits several sandboxes: give more of the id" : "no sandbox %.40s (skep ps lists them)", id);
 	return NULL;
 }
 
@@ -158,6 +158,7 @@ void engine_wrote(struct engine *g)
 	g->checkpoint.fn = on_checkpoint;
 	if (!g->checkpoint.at_ms)
 		timer_set(g->loop, &g->checkpoint, CHECKPOINT_MS);
+	sync_wrote(g);
 }
 
 void box_save(struct box *b)
@@ -188,6 +189,7 @@ struct task *task_new(struct box *b, enum task_kind kind, struct done d)
 	t->kind = kind;
 	t->box = b;
 	t->done = d;
+	t->actor = b->g->actor;
 	return t;
 }
 
@@ -214,12 +216,21 @@ static void on_waited(struct timer *tm)
 	task_end(t, &e);
 }
 
+// What it does from here on is done by who asked for it.
+static void run(struct task *t)
+{
+	struct engine *g = t->box->g;
+	struct actor was = engine_act(g, t->actor);
+	task_run(t);
+	engine_act(g, was);
+}
+
 void task_submit(struct task *t)
 {
 	struct box *b = t->box;
 	if (!b->holder && !b->queue) {
 		b->holder = t;
-		task_run(t);
+		run(t);
 		return;
 	}
 	struct task **p = &b->queue;
@@ -238,7 +249,7 @@ static void run_next(struct box *b)
 	b->queue = t->next;
 	timer_clear(b->g->loop, &t->wait);
 	b->holder = t;
-	task_run(t);
+	run(t);
 }
 
 void task_answer(struct task *t, const struct err *e)
@@ -262,8 +273,11 @@ void task_answer(struct task *t, const struct err *e)
 		forks[i] = &t->forks[i]->row;
 	o.forks = forks;
 	o.snapshot = t->made && t->kind >= TASK_SNAPSHOT ? &t->made->row : NULL;
+	struct engine *g = t->box->g;
+	struct actor was = engine_act(g, t->actor); // what follows from it is theirs, too
 	if (t->done.fn)
 		t->done.fn(t->done.ctx, e, e ? NULL : &o);
+	engine_act(g, was);
 	free(forks);
 }
 

@@ -77,7 +77,7 @@ static void put_places(struct jsonw *w, const struct review *r, const struct san
 	} else {
 		jw_ku64(w, "dev", s->base_dev);
 		jw_ku64(w, "ino", s->base_ino);
-		jw_ku64(w, "t0", s->created * 1000000);
+		jw_ku64(w, "t0", base_time(s));
 	}
 }
 
@@ -157,5 +157,5 @@ void review_note(struct review *r, struct box *b, const json_t *last)
 		jw_kstr(&w, "base_after", json_str(result, "base_after"));
 		put_ops(&w, &r->out);
 	}
-	record(b, types[r->want.verb], buf_cstr(&body));
+	record_by(b, *r->actor.name ? r->actor.name : "skepd", types[r->want.verb], buf_cstr(&body));
 }
