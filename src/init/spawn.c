@@ -70,7 +70,10 @@ int spawn_error(const struct spawn *s, struct err *e)
 	else if (kind == ERR_SYSTEM)
 		err_sys(e, "%s", s->failed);
 	else
-		err_set(e, kind, "%s: %s", s->argv[0], kind == ERR_NOT_FOUND ? "command not found" : s->error == EACCES ? "Permission denied: it is not an executable file" : strerror(s->error));
+		err_set(e, kind, "%s: %s", s->argv[0],
+			kind == ERR_NOT_FOUND	 ? "command not found"
+			: s->error == EACCES ? "Permission denied: it is not an executable file"
+						 : strerror(s->error));
 	e->sys = s->error;
 	return -1;
 }
