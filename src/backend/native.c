@@ -110,11 +110,17 @@ static void cell_free(void *p)
 	free(c);
 }
 
+void cell_enter(struct cell *c, enum cell_phase phase)
+{
+	c->n->n_starting += (phase == CELL_STARTING) - (c->phase == CELL_STARTING);
+	c->phase = phase;
+}
+
 struct cell *cell_new(struct native *n, enum cell_phase phase)
 {
 	struct cell *c = xcalloc(1, sizeof *c);
 	c->n = n;
-	c->phase = phase;
+	cell_enter(c, phase);
 	c->ch.fd = c->ch.w.fd = c->secrets = -1;
 	c->spec = BUF_INIT(FRAME_MAX);
 	c->key = BUF_INIT(FRAME_MAX);
@@ -131,7 +137,7 @@ void cell_bury(struct cell *c)
 			break;
 		}
 	ahead_unlend(c);
-	c->phase = CELL_OVER;
+	cell_enter(c, CELL_OVER);
 	timer_clear(c->n->loop, &c->timer);
 	chan_close(&c->ch);
 	loop_bury(c->n->loop, c, cell_free);
@@ -168,7 +174,7 @@ void cell_fail_later(struct cell *c, const struct err *e)
 
 bool cell_begin(struct cell *c)
 {
-	c->phase = CELL_STARTING;
+	cell_enter(c, CELL_STARTING);
 	if (c->secrets >= 0)
 		return chan_send_fd(&c->ch, M_SPEC, ++c->last_id, c->spec.p, c->spec.n, c->secrets);
 	bool sent = !c->spec.overflow && chan_send(&c->ch, M_SPEC, nursery_abounds(c->n), ++c->last_id, c->spec.p, c->spec.n);
@@ -195,7 +201,7 @@ static void on_up(struct cell *c, const struct frame *f)
 	timer_clear(c->n->loop, &c->timer);
 	buf_done(&c->spec);
 	close_fd(&c->secrets);
-	c->phase = CELL_UP;
+	cell_enter(c, CELL_UP);
 	c->w->up(c->w, &up, NULL);
 	isolation_done(&up.isolation);
 }
@@ -229,7 +235,7 @@ static void cell_ended(struct cell *c, const struct cell_end *end, enum again ag
 	struct cell_watcher *w = c->w;
 	if (again) {
 		timer_clear(c->n->loop, &c->timer);
-		c->phase = CELL_RESTING;
+		cell_enter(c, CELL_RESTING);
 		c->w = NULL;
 		free(take(&c->stacked));
 		if (again == AGAIN_WOKEN)
@@ -331,7 +337,7 @@ static void start_again(struct cell *c)
 {
 	struct err e;
 	chan_close(&c->ch);
-	c->phase = CELL_WAITING;
+	cell_enter(c, CELL_WAITING);
 	c->pooled = false;
 	buf_clear(&c->key);
 	if (c->stacked && make_layer(c->stacked, &e)) {

@@ -69,6 +69,7 @@ struct native {
 	uint32_t last_id;
 	struct cell *warm, *waiting, *tired, *cells;
 	int n_warm, n_tired, n_asked, want;
+	int n_starting; // cells that have their spec and are not up
 	int burst;	// starts beside others, without a pause between
 	int n_wanted; // slots on their way for starts that wait, or waited
 	struct timer shrink;
@@ -109,6 +110,7 @@ void native_forsake(struct backend *b, const char *id);
 
 void cell_bury(struct cell *c); // closes it now, frees it after the batch
 struct cell *cell_new(struct native *n, enum cell_phase phase);
+void cell_enter(struct cell *c, enum cell_phase phase);
 int cell_connect(struct cell *c, int fd, struct err *e) MUST_USE; // takes fd
 bool cell_begin(struct cell *c);	// sends the spec over its channel; false when the slot is dead
 void cell_fail_later(struct cell *c, const struct err *e);

@@ -90,7 +90,7 @@ bool nursery_abounds(const struct native *n)
 
 void nursery_rest(struct native *n, struct cell *c)
 {
-	c->phase = CELL_TIRED;
+	cell_enter(c, CELL_TIRED);
 	list_add(&n->tired, c);
 	n->n_tired++;
 }
@@ -101,7 +101,7 @@ static bool wake_one(struct native *n)
 	if (!c)
 		return false;
 	nursery_forget(n, c);
-	c->phase = CELL_RESTING;
+	cell_enter(c, CELL_RESTING);
 	chan_send(&c->ch, M_WAKE, 0, 0, NULL, 0);
 	return true;
 }
@@ -221,14 +221,6 @@ static struct cell *best_warm(struct native *n, const char *id, const struct buf
 	return best;
 }
 
-static bool is_starting(const struct native *n)
-{
-	for (const struct cell *c = n->cells; c; c = c->all)
-		if (c->phase == CELL_STARTING || c->phase == CELL_WAITING)
-			return true;
-	return false;
-}
-
 struct cell *nursery_take_warm(struct native *n, const char *id, const struct buf *key, bool exact)
 {
 	struct cell *c = best_warm(n, id, key, exact);
@@ -237,7 +229,7 @@ struct cell *nursery_take_warm(struct native *n, const char *id, const struct bu
 		c->promised |= !strcmp(c->lent.id, id);
 		ahead_unlend(c);
 	}
-	n->burst += is_starting(n);
+	n->burst += n->waiting || n->n_starting;
 	if (!c || (n->burst > PLENTY && !nursery_abounds(n)))
 		grow(n, !c);
 	if (n->want > WARM_MIN)
@@ -295,7 +287,7 @@ static void give(struct native *n, struct cell *c, int fd)
 	}
 	if (!cell_begin(c)) {
 		chan_close(&c->ch);
-		c->phase = CELL_WAITING;
+		cell_enter(c, CELL_WAITING);
 		nursery_want(n, c);
 	}
 }
@@ -328,7 +320,7 @@ void nursery_again(struct native *n, struct cell *c)
 		cell_bury(c);
 		return;
 	}
-	c->phase = CELL_WARM;
+	cell_enter(c, CELL_WARM);
 	list_add(&n->warm, c);
 	ahead_offer(n, c);
 	if (++n->n_warm > n->want)

@@ -118,9 +118,13 @@ struct cell {
 	struct watch oom;
 	uint64_t oom_seen, pids_seen, disk_floor, walk_free, walk_free_files;
 	bool walking, told_memory, told_pids;
+	uint32_t deep_looks, samples;
+	uint64_t unnamed_memory;
+	struct watch unnamed;
 	struct watch walk;
-	// record: events of the workload, by token bucket
+	// record: events of the workload, by token bucket; and the bytes they may take
 	uint64_t bucket_ms, bucket, dropped;
+	uint64_t room_ms, room, unrecorded, told_room_ms;
 };
 
 // slot.c
@@ -185,6 +189,7 @@ void control_frame(struct client *cl, struct frame *f);
 void control_send_up(struct cell *c, uint32_t id);
 void control_send_err(struct chan *ch, uint32_t id, const struct err *e);
 void control_send_exited(struct cell *c, const struct sx *x);
+void control_send_gone(struct cell *c); // the last word, if there is a daemon to hear it
 void control_replay(struct cell *c);
 
 // execs.c

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/api.h"
+#include "cli/hold.h"
 #include "cli/out.h"
 #include "cli/request.h"
 #include "cli/session.h"
@@ -47,7 +48,10 @@ static json_t *start(const char *id, struct exec_request *x, struct err *e)
 	if (!found || request_exec(&body, x, e))
 		return NULL;
 	auto_free char *path = api_path("/v1/sandboxes", found, "execs");
-	return api_json(&a, "POST", path, buf_cstr(&body), e);
+	hold_begin();
+	json_t *j = api_json(&a, "POST", path, buf_cstr(&body), e);
+	hold_end(json_object_get(j, "attach"));
+	return j;
 }
 
 static int execute(const struct call *c, const char *id, struct exec_request *x)

@@ -278,6 +278,8 @@ static int settle_wishes(struct engine *g, struct create *c, const char *dir, st
 {
 	if (project_apply(g, c, dir, row, notices, e) || check_mounts(g, c, e) || resolve_image(g, c, row, e))
 		return -1;
+	if (limits_check(&c->limits, e))
+		return -1;
 	row->strict = c->strict;
 	row->env = list_or_empty(&c->env);
 	if (add_caches(g, c, row, e))
@@ -367,7 +369,7 @@ void create_undo(struct task *t, const struct err *why)
 	auto_free char *dir = xasprintf("sandboxes/%s", b->row.id);
 	box_dirs(b, &dirs);
 	strv_add(&dirs, dir); // the caller never learned its id: nothing to keep
-	engine_discard(b->g, dirs);
+	engine_discard_unmade(b->g, dirs); // its row, if it is still there, says "creating"
 	strv_free(dirs);
 	task_answer(t, why);
 	box_drop(b);

@@ -202,7 +202,7 @@ void engine_kill(struct engine *g, const char *exec, uint32_t signal, struct don
 int engine_exec_get(struct engine *g, const char *id, struct exec_row *out, struct err *e)
 {
 	if (strlen(id) < 3)
-		return err_set(e, ERR_NOT_FOUND, "no exec %.40s", id);
+		return err_set(e, ERR_NOT_FOUND, "no exec %.40s (skep ps --execs lists them)", id);
 	return store_exec_get(g->store, id, out, e);
 }
 

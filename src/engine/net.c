@@ -280,8 +280,9 @@ static void on_told(void *ctx, const struct err *e)
 {
 	struct told *t = ctx;
 	struct box *b = box_by_id(t->g, t->box);
-	if (!b || !b->up)
-		e = NULL; // a cell that is gone knows nothing any more
+	// A cell that is gone knows nothing any more; one that ended while it was asked is told of in a moment.
+	if (!b || !b->up || (e && e->kind == ERR_UNAVAILABLE))
+		e = NULL;
 	if (e)
 		log_line(LOG_WARN, "sandbox=%s policy not taken: %s", t->box, e->msg);
 	release(t->waiters, t->box, e);

@@ -10,6 +10,8 @@
 #include "init/exec.h"
 #include "init/listening.h"
 #include "init/moving.h"
+#include "init/spawn.h"
+#include "init/throttle.h"
 #include "init/tree.h"
 #include "init/watch.h"
 #include "init/who.h"
@@ -99,6 +101,7 @@ static void do_exec(struct frame *f)
 		auto_buf struct buf b = BUF_INIT(16);
 		x->next = self.execs;
 		self.execs = x;
+		throttle_wake();
 		wire_u32(&b, (uint32_t)x->group);
 		if (x->ends) // a short one is over before anybody needs to know
 			chan_send_later(&self.chan, M_BEGUN, 0, f->id, b.p, b.n);
@@ -170,6 +173,8 @@ static void do_signal(struct frame *f)
 	int sig = (int)wire_get_u32(&w);
 	if (x)
 		exec_signal(x, sig, f->stream == 1);
+	else if (!f->id)
+		kill(-1, sig); // no exec's: everybody's
 }
 
 // In a child: the layer may be large. It sends the answer's payload, and what there is to learn from it, through a pipe.
@@ -247,6 +252,7 @@ static void on_stopping(struct timer *t)
 	}
 	if (now >= self.stop_until) {
 		tree_continue_all();
+		throttle_wake();
 		answer_freeze(false);
 		return;
 	}
@@ -261,6 +267,7 @@ static void do_freeze(struct frame *f)
 	struct wire w = {.p = f->p, .n = f->n};
 	timer_clear(&self.loop, &self.stopping);
 	if (wire_get_u8(&w)) {
+		throttle_rest(); // what it stopped is not what somebody else had stopped before
 		tree_stop_all();
 		self.stop_until = clock_ms() + STOP_MS;
 		self.released = false;
@@ -268,6 +275,7 @@ static void do_freeze(struct frame *f)
 		on_stopping(&self.stopping);
 	} else {
 		tree_continue_all();
+		throttle_wake();
 		answer_freeze(true);
 	}
 }
@@ -284,7 +292,7 @@ static void do_usage(struct frame *f)
 	struct wire w = {.p = f->p, .n = f->n};
 	auto_buf struct buf b = BUF_INIT(32);
 	pid_t killed = 0;
-	uint64_t used = tree_memory(wire_get_u64(&w), &killed);
+	uint64_t most = wire_get_u64(&w), unnamed = wire_get_u64(&w), used = tree_memory(most, unnamed, &killed);
 	if (used < self.peak) // one that met its own limit is gone before a look can find it
 		used = self.peak;
 	self.peak = 0;
@@ -420,11 +428,13 @@ _Noreturn void init_run(struct init_opts *opts, const struct buf *ready, int rea
 	static const int chld[] = {SIGCHLD};
 	struct err e;
 	self.opts = opts;
+	spawn_score(opts->score);
 	self.walked = BUF_INIT(WALKED_MAX);
 	clock_gettime(CLOCK_REALTIME_COARSE, &self.start); // the clock that files are stamped with
 	collect_init(&opts->changes, opts->ws_path);
 	watch_init(&self.known);
 	signal(SIGPIPE, SIG_IGN);
+	throttle_init(&self.loop, opts->cpus_milli);
 	int sig = loop_init(&self.loop, &e) ? -1 : loop_signals(chld, 1, &e);
 	self.chan = *opts->channel;
 	self.chan.on_frame = on_frame;

@@ -257,6 +257,8 @@ static int parse(const char *s, struct rule *r, struct err *e)
 		return err_set(e, ERR_INVALID, n ? "too many words" : "it is empty");
 	if (n == 2 && take_method(words[0], r, e))
 		return -1;
+	if (host_is_url(words[n - 1].p, words[n - 1].n))
+		return err_set(e, ERR_INVALID, "a rule has no scheme: write host, host:port or host/path");
 	return take_target(words[n - 1], r, e) || check_whole(r, e) ? -1 : 0;
 }
 

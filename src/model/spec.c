@@ -39,6 +39,16 @@ static void get_fixed(struct wire *w, char *out, size_t size)
 	out[n] = 0;
 }
 
+int limits_check(const struct limits *l, struct err *e)
+{
+	if (l->memory && l->memory < LIMIT_MEMORY_LEAST)
+		return err_set(e, ERR_INVALID, "a memory limit of %llu bytes starts no command: at least 4m (0 = no limit)", (unsigned long long)l->memory);
+	if (l->pids && l->pids < LIMIT_PIDS_LEAST)
+		return err_set(e, ERR_INVALID, "a limit of %llu process%s starts no command: at least %d (0 = no limit)",
+			       (unsigned long long)l->pids, l->pids == 1 ? "" : "es", LIMIT_PIDS_LEAST);
+	return 0;
+}
+
 void limits_write(struct buf *b, const struct limits *l)
 {
 	wire_u64(b, l->cpus_milli);
