@@ -21,6 +21,7 @@
 #define PACK_DEPTH WALK_DEPTH // one descriptor per level
 #define PACK_PATH WALK_PATH
 #define PACK_CHUNK (128u << 10)
+#define HOLE_MIN 4096u // bytes
 #define ENTRY_HEAD 17u // type, mode, mtime, length of the path
 
 static void put_entry(struct buf *out, const struct walk_entry *en)
@@ -159,18 +160,31 @@ static int take_dir(struct reader *r, const struct entry *en, int dirfd)
 	return 0;
 }
 
-static int copy_out(struct reader *r, int fd, uint64_t left)
+static bool is_zero(const char *p, size_t n)
 {
-	while (left) {
+	return !n || (!*p && !memcmp(p, p + 1, n - 1));
+}
+
+// Zeros become a hole: a file that has none of its size on the sender's disk has none here either.
+static int put_piece(struct reader *r, int fd, const char *p, size_t n)
+{
+	if (n < HOLE_MIN || !is_zero(p, n))
+		return fs_write_all(fd, p, n, r->e);
+	return lseek(fd, (off_t)n, SEEK_CUR) < 0 ? err_sys(r->e, "seek") : 0;
+}
+
+static int copy_out(struct reader *r, int fd, uint64_t size)
+{
+	for (uint64_t left = size; left;) {
 		if (r->at == r->n && refill(r))
 			return -1;
 		size_t n = r->n - r->at < left ? r->n - r->at : (size_t)left;
-		if (fs_write_all(fd, r->chunk + r->at, n, r->e))
+		if (put_piece(r, fd, r->chunk + r->at, n))
 			return -1;
 		r->at += n;
 		left -= n;
 	}
-	return 0;
+	return ftruncate(fd, (off_t)size) ? err_sys(r->e, "set its size") : 0;
 }
 
 static int take_file(struct reader *r, const struct entry *en, int dirfd)

@@ -35,11 +35,12 @@ static void forget(struct cell *c)
 	sx_free_all(c);
 	chan_close(&c->init);
 	journal_close(&c->journal);
-	int *const fds[] = {&c->init_pidfd, &c->notify.fd, &c->oom.fd, &c->walk.fd, &c->sandbox_dir, &c->out_dir, &c->secrets};
+	int *const fds[] = {&c->init_pidfd, &c->notify.fd, &c->oom.fd, &c->walk.fd, &c->unnamed.fd, &c->sandbox_dir, &c->out_dir, &c->secrets};
 	for (size_t i = 0; i < countof(fds); i++)
 		close_fd(fds[i]);
 	cell_spec_done(&c->spec);
 	isolation_done(&c->iso);
+	ahead_done(&c->ahead);
 	strv_free(c->changed);
 	free(c->gone_reason);
 	free(c->ending_layer);
@@ -80,7 +81,7 @@ static int look_at_group(struct cell *c, struct err *e)
 	struct cgroup_usage before; // what earlier cells of the seat met is not ours
 	if (!c->has_cgroup)
 		return 0;
-	if (cgroup_usage(&c->cgroup, &before, e))
+	if (cgroup_hits(&c->cgroup, &before, e))
 		return -1;
 	c->oom_seen = before.oom_kills;
 	c->pids_seen = before.pids_hits;

@@ -12,6 +12,7 @@
 #include "cli/ask.h"
 #include "cli/cell.h"
 #include "cli/out.h"
+#include "cli/plain.h"
 #include "cli/sink.h"
 #include "cli/term.h"
 #include "model/msg.h"
@@ -46,6 +47,7 @@ struct pump {
 	struct buf in, out;
 	size_t chunk, out_at; // chunk: bytes asked for at once
 	struct sink sinks[2]; // stdout, stderr
+	struct plain plain[2];
 	bool joined;	      // both are the same file: one queue keeps their order
 	uint64_t got[3];      // by stream: offset of the next byte
 	uint64_t in_off, in_credit;
@@ -323,6 +325,20 @@ static int tell_gap(struct pump *p, int stream, uint64_t from, uint64_t to)
 	return sink_put(&p->sinks[1 - p->joined], b.p, b.n, p->e) ? sink_failed(p) : 0;
 }
 
+// NULL: it ends here.
+static int put_output(struct pump *p, int stream, const char *bytes, size_t n)
+{
+	int fd = stream == 1 ? p->s->out : p->s->err;
+	if (!p->s->plain || fd < 0 || !isatty(fd))
+		return n ? sink_put(sink_of(p, stream), bytes, n, p->e) : 0;
+	auto_buf struct buf b = BUF_INIT(5 * n + 256);
+	if (bytes)
+		plain_add(&p->plain[stream - 1], bytes, n, &b);
+	else
+		plain_end(&p->plain[stream - 1], &b);
+	return sink_put(sink_of(p, stream), b.p, b.n, p->e);
+}
+
 static int on_data(struct pump *p, int stream, struct wire *w)
 {
 	uint64_t off = wire_get_u64(w);
@@ -334,9 +350,7 @@ static int on_data(struct pump *p, int stream, struct wire *w)
 	if (seen >= w->n)
 		return 0;
 	p->got[stream] += w->n - seen;
-	if (sink_put(sink_of(p, stream), w->p + seen, w->n - seen, p->e))
-		return sink_failed(p);
-	return 0;
+	return put_output(p, stream, (const char *)w->p + seen, w->n - seen) ? sink_failed(p) : 0;
 }
 
 static int on_gap(struct pump *p, int stream, struct wire *w)
@@ -353,7 +367,7 @@ static int on_ended(struct pump *p, struct wire *w)
 		return malformed(p);
 	p->exited = true;
 	term_restore(); // what follows may take a moment, and ^C should work again
-	return 0;
+	return put_output(p, 1, NULL, 0) || put_output(p, 2, NULL, 0) ? sink_failed(p) : 0;
 }
 
 static int on_changes(struct pump *p, struct wire *w)

@@ -100,6 +100,7 @@ static void put_up_end(struct h1 *h, struct buf *out)
 	if (h->up.trailer.n && !http_trailer_parse(h->up.trailer.p, h->up.trailer.n, &t, &e))
 		for (int i = 0; i < t.n_fields; i++)
 			head_add(&trailer, t.fields[i].name, t.fields[i].value);
+	exchange_up_trailer(&h->x, &trailer);
 	h1_put_end(h->up.kind, &trailer, out);
 	head_done(&trailer);
 }
@@ -141,8 +142,8 @@ static void send_request(struct h1 *h)
 {
 	struct conn *c = h->o->c;
 	auto_buf struct buf out = BUF_INIT(WRITE_MAX);
-	auto_free char *authority =
-		c->port == (h->o->tls ? 443 : 80) ? xstrdup(c->host.s) : xasprintf("%s:%u", c->host.s, c->port);
+	auto_free char *name = xasprintf(strchr(c->host.s, ':') ? "[%s]" : "%s", c->host.s); // IPv6, dialled as it is
+	auto_free char *authority = c->port == (h->o->tls ? 443 : 80) ? xstrdup(name) : xasprintf("%s:%u", name, c->port);
 	if (!tls_is_open(&h->o->server)) {
 		host_lost(h);
 		return;

@@ -23,6 +23,7 @@ struct limits {
 
 #define LIMIT_TMP (2ULL << 30)		// /tmp, /run and /dev/shm together; and at most half of memory
 #define LIMIT_HOST_RESERVE (512ULL << 20) // free space on the host that no cell may eat into
+#define LIMIT_BUNDLE (256ULL << 20)	// commits taken out of a sandbox: so much at least, and four times its disk
 #define LIMIT_REQUEST_BODY (8u << 20)
 #define LIMIT_ARGV (2u << 20)		// bytes of arguments and environment, as the kernel's own
 #define LIMIT_EXECS 4096		// execs remembered by one cell while there is no daemon to tell
@@ -44,5 +45,10 @@ struct limits {
 #define LIMIT_PENDING_OP_MS 10000	// a second changing operation waits this long, then CONFLICT
 #define LIMIT_PROC_ARGV 4096		// bytes of a process's argv kept in the journal
 
+// Less starts no command; 0 is no limit.
+#define LIMIT_MEMORY_LEAST (4ULL << 20)
+#define LIMIT_PIDS_LEAST 4
+
+int limits_check(const struct limits *l, struct err *e) MUST_USE;
 void limits_write(struct buf *b, const struct limits *l);
 void limits_read(struct wire *w, struct limits *out);
