@@ -7,8 +7,8 @@
 //   record.c  the journal                          cellspec.c  row -> cell_spec
 //   env.c     environment of an exec               image.c  gc.c  child.c (sister programs)
 //   expiry.c  ttl, leases, pins                    check.c  rows that somebody edited
-//   note.c    what surfaces keep and are told      service.c  the journal of the service
-//   sync.c    what survives a power cut
+//   note.c    what surfaces keep and are told      sync.c    what survives a power cut
+//   service.c the journal of the service
 //   snap_int.h stacks of layers: layers.c seal.c snapshot.c fork.c derived.c sizes.c budget.c
 //   review_int.h review: review.c
 //   base_int.h what it stands on: base.c made.c pin.c
