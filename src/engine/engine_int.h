@@ -153,7 +153,7 @@ struct engine {
 	struct layer_size **sizes; // sizes.c
 	uint64_t layer_bytes, budget; // of all layers that were counted; what may be used, 0 = all
 	bool sizing, size_all;
-	char **unsynced; // sync.c: directories whose journals were written to
+	char **unsynced, **unsynced_trees; // sync.c: directories whose journals were written to; "trees/ID"
 	bool rows_unsynced;
 	struct sync_round *sync_round;
 	struct sync_wait *sync_waits;
@@ -258,6 +258,7 @@ void box_tell(const struct box *b, bool gone); // note.c: who listens
 
 // sync.c
 void sync_journal(struct engine *g, const char *dir); // "sandboxes/ID" or "journals/ID" was written to
+void sync_tree(struct engine *g, const char *path);    // "trees/ID": something durable stands on it
 void sync_wrote(struct engine *g);		       // rows were
 // Everything that was written so far: is it on disk? From the loop, or from inside the call when that can not even be tried.
 void sync_rows(struct engine *g, struct reply r);
