@@ -85,7 +85,7 @@ struct contain slot_contain(const struct cell *cell)
 // In the order of struct net_sockets.
 static int *socket_at(struct net_sockets *s, unsigned i)
 {
-	int *const list[] = {&s->tcp, &s->dns_udp, &s->dns_tcp, &s->nflog, &s->route, &s->diag};
+	int *const list[] = {&s->tcp, &s->dns_udp, &s->dns_tcp, &s->nflog, &s->route, &s->diag, &s->wide4, &s->wide6};
 	return i < countof(list) ? list[i] : NULL;
 }
 
@@ -335,7 +335,7 @@ static int open_cgroup(struct cell *c, struct err *e)
 		return -1;
 	c->has_cgroup = true;
 	struct cgroup_usage before; // what earlier cells of the seat met is not ours
-	if (cgroup_usage(&c->cgroup, &before, e) || (!again && cgroup_set_limits(&c->cgroup, &LIMITS_DEFAULT, e)))
+	if (cgroup_hits(&c->cgroup, &before, e) || (!again && cgroup_set_limits(&c->cgroup, &LIMITS_DEFAULT, e)))
 		return -1;
 	c->oom_seen = before.oom_kills;
 	c->pids_seen = before.pids_hits;
@@ -385,7 +385,7 @@ void slot_blank(struct cell *c, const struct nursery *n, enum profile profile)
 {
 	*c = (struct cell){.nursery = n, .profile = profile, .seat.lock = -1, .fresh_lock = -1, .sandbox_dir = -1, .out_dir = -1,
 			   .listen.fd = -1, .plain_ns = -1, .owner_ns = -1, .notify.fd = -1, .oom.fd = -1, .walk.fd = -1,
-			   .init_pidfd = -1, .init.fd = -1, .back = -1, .mold = MOLD_NONE, .net = NET_SOCKETS_NONE, .secrets = -1};
+			   .init_pidfd = -1, .init.fd = -1, .back = -1, .mold = MOLD_NONE, .ahead = AHEAD_NONE, .net = NET_SOCKETS_NONE, .secrets = -1};
 }
 
 static _Noreturn void give_up(struct cell *c, const struct err *why)

@@ -43,7 +43,7 @@ struct box *box_look(struct engine *g, const char *id, struct err *e)
 	if (fit == 1)
 		return found;
 	err_set(e, fit ? ERR_CONFLICT : ERR_NOT_FOUND,
-		fit ? "%.40s fits several sandboxes: give more of the id" : "no sandbox %.40s", id);
+		fit ? "%.40s fits several sandboxes: give more of the id" : "no sandbox %.40s (skep ps lists them)", id);
 	return NULL;
 }
 

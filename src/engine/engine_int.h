@@ -110,6 +110,7 @@ struct box {
 };
 
 #define BLANKS 8
+#define LENT_MAX 128 // with the backend
 
 struct import;
 struct engine {
@@ -141,6 +142,8 @@ struct engine {
 	struct setup_run *setups;
 	struct locks_cache *locks;
 	char blanks[BLANKS][ID_SIZE]; // sandbox directories made ahead of their sandboxes
+	char lent[LENT_MAX][ID_SIZE]; // such that the backend builds for
+	int n_lent;
 	int n_blanks;
 	struct snap *snaps;
 	struct derived *derived;
@@ -197,6 +200,7 @@ void tokens_free(struct engine *g);
 
 // blank.c: a new sandbox's id, with its directory and empty journal made
 int blank_take(struct engine *g, char id[ID_SIZE], struct err *e) MUST_USE;
+void blank_used(struct engine *g, const char *id); // one that was lent is a sandbox's now
 bool blank_is(const struct engine *g, const char *id);
 void blank_sweep(struct engine *g); // those of an earlier daemon
 void blank_done(struct engine *g);

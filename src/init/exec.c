@@ -300,7 +300,7 @@ static int start_error(const struct spawn *s, const char *name, struct err *e)
 	else if (kind == ERR_SYSTEM)
 		err_sys(e, "%s", s->failed);
 	else
-		err_set(e, kind, "%s: %s", name, kind == ERR_NOT_FOUND ? "command not found" : strerror(s->error));
+		err_set(e, kind, "%s: %s", name, kind == ERR_NOT_FOUND ? "command not found" : s->error == EACCES ? "Permission denied: it is not an executable file" : strerror(s->error));
 	e->sys = s->error;
 	return -1;
 }

@@ -21,12 +21,13 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 struct init {
-	const struct init_opts *opts;
+	struct init_opts *opts;
 	struct loop loop;
 	struct chan chan;
 	struct exec *execs;
@@ -58,7 +59,7 @@ static struct exec *find(uint32_t id)
 	return x;
 }
 
-static _Noreturn void finish(void);
+static _Noreturn void finish(bool last);
 
 static void sweep(void)
 {
@@ -70,7 +71,7 @@ static void sweep(void)
 		}
 		if (x->last) {
 			self.walk = true;
-			finish();
+			finish(true);
 		}
 		*p = x->next;
 		loop_bury(&self.loop, x, (void (*)(void *))exec_free);
@@ -112,7 +113,16 @@ static void do_exec(struct frame *f)
 	exec_spec_done(&s);
 }
 
-static _Noreturn void finish(void)
+// To take a cell's namespaces apart takes the kernel a millisecond, which others may need more urgently just now.
+static void park(void)
+{
+	char byte;
+	ssize_t n = fcntl(self.chan.fd, F_SETFL, 0) ? 0 : 1;
+	while (n > 0 || (n < 0 && errno == EINTR))
+		n = read(self.chan.fd, &byte, 1);
+}
+
+static _Noreturn void finish(bool last)
 {
 	auto_buf struct buf b = BUF_INIT(FRAME_MAX);
 	if (self.walk && !changes_walk(&self.opts->changes, &self.known, &b, NULL))
@@ -122,6 +132,8 @@ static _Noreturn void finish(void)
 		self.chan.blocked = false;
 		chan_flush(&self.chan);
 	}
+	if (last && self.opts->parks)
+		park();
 	_exit(0); // the kernel ends whatever is left
 }
 
@@ -130,7 +142,7 @@ static void on_grace(struct timer *t)
 	(void)t;
 	moving_end();
 	kill(-1, SIGKILL);
-	finish();
+	finish(false);
 }
 
 static void do_end(struct frame *f)
@@ -142,11 +154,11 @@ static void do_end(struct frame *f)
 		return;
 	self.ending = true;
 	if (tree_is_empty()) // which for a short command is the rule
-		finish();
+		finish(false);
 	if (!grace) {
 		moving_end();
 		kill(-1, SIGKILL); // nothing may write behind the walk
-		finish();
+		finish(false);
 	}
 	kill(-1, SIGTERM);
 	kill(-1, SIGCONT);
@@ -288,6 +300,18 @@ static void do_usage(struct frame *f)
 	chan_send_buf(&self.chan, M_USAGE, f->id, &b);
 }
 
+// We were built before anybody asked: now it is known for what.
+static void do_turn(struct frame *f)
+{
+	struct wire w = {.p = f->p, .n = f->n};
+	self.opts->ends_with_exec = wire_get_u8(&w);
+	bool alone = wire_get_u8(&w);
+	self.opts->parks = wire_get_u8(&w);
+	if (alone && (prctl(PR_SET_PDEATHSIG, 0) || !chan_send(&self.chan, M_TURN, 0, 0, NULL, 0)))
+		_exit(1);
+	clock_gettime(CLOCK_REALTIME_COARSE, &self.start);
+}
+
 static void on_frame(struct chan *c, struct frame *f)
 {
 	struct wire w = {.p = f->p, .n = f->n};
@@ -347,6 +371,9 @@ static void on_frame(struct chan *c, struct frame *f)
 	case M_DIAL:
 		dial_ask(&self.loop, &self.chan, f);
 		break;
+	case M_TURN:
+		do_turn(f);
+		break;
 	case M_END:
 		do_end(f);
 		break;
@@ -391,10 +418,10 @@ static void on_signal(struct watch *w, uint32_t events)
 	}
 	sweep();
 	if (self.ending && !tree_count(0))
-		finish();
+		finish(false);
 }
 
-_Noreturn void init_run(const struct init_opts *opts, const struct buf *ready, int ready_fd)
+_Noreturn void init_run(struct init_opts *opts, const struct buf *ready, int ready_fd)
 {
 	static const int chld[] = {SIGCHLD};
 	struct err e;

@@ -241,6 +241,70 @@ def test_sandbox_directory_vanished(home, skep, project):
     skep("run", "--", "true").ok()
 
 
+@pytest.mark.parametrize("argv, said", [(["--memory", "1k"], "at least 4m"), (["--pids", "2"], "at least 4"), (["--rm", "--keep"], "exclude"), (["--empty", "--pin"], "exclude")])
+def test_limits_and_flags_that_can_not_be(home, skep, argv, said):
+    r = skep("run", *argv, "--", "true")
+    assert r.rc in (2, 125) and said in r.err
+    one_line(r)
+    assert home.ps() == []
+
+
+@pytest.mark.parametrize("argv", [["run", "--allow", "https://api.example.com/v1", "--", "true"], ["secret", "set", "X", "--host", "https://api.example.com", "--as", "bearer"], ["policy", "check", "https://api.example.com/"]])
+def test_urls_are_no_hosts(skep, argv):
+    """What people paste: said as it is, not as a bad path or port."""
+    r = skep(*argv, stdin=b"v").fails(2, "host:port")
+    assert "URL" in r.err or "scheme" in r.err
+
+
+@pytest.mark.parametrize("argv, said", [(["show", "nope"], "skep ps lists"), (["logs", "nope"], "skep ps --execs lists"), (["image", "rm", "nope"], "skep image ls"), (["token", "rm", "nope"], "skep token ls"), (["secret", "rm", "nope"], "skep secret ls")])
+def test_what_is_not_there_says_where_to_look(skep, argv, said):
+    r = skep(*argv).fails(3, said)
+    one_line(r)
+
+
+def test_remove_with_pending_changes_says_what_to_do(home, skep, project):
+    sid = home.new("--name", "full")
+    skep("exec", sid, "--", "touch", "pending-f").ok()
+    r = skep("rm", "full").fails(4, "skep diff full")
+    assert "skep apply full" in r.err and "--force" in r.err
+    one_line(r)
+    assert " 1 file changed, 0 insertions(+), 0 deletions(-)" in skep("diff", "--stat", "full").ok().out
+    skep("rm", "--force", "full").ok()
+
+
+@pytest.mark.user
+def test_apply_to_a_directory_that_can_not_be_written(home, skep):
+    closed = f"{home.top}/closed"
+    os.mkdir(closed)
+    os.chmod(closed, 0o555)
+    home.skep("run", "--name", "shut", "--root", "--", "sh", "-c", "chmod 755 . && echo 1 > f", cwd=closed).ok()
+    r = skep("apply", "-y", "shut", "f").fails(5, "nothing was changed", "--to DIR", "--patch FILE")
+    one_line(r)
+    os.mkdir(f"{home.top}/other")
+    skep("apply", "-y", "--to", f"{home.top}/other", "shut", "f").ok()
+    assert os.listdir(f"{home.top}/other") == ["f"] and os.listdir(closed) == []
+    skep("rm", "--force", "shut").ok()
+
+
+def test_what_is_no_program(skep, project):
+    r = skep("run", "--", "/etc")
+    assert r.rc == 126 and "not an executable" in r.err
+    one_line(r)
+
+
+def test_directory_that_is_gone(home, skep):
+    gone = f"{home.top}/gone"
+    os.mkdir(gone)
+    r = subprocess.run(["sh", "-c", 'cd "$1" && rmdir "$1" && exec skep run -- true', "sh", gone], env=home.env, capture_output=True, timeout=60, check=False)
+    assert r.returncode == 125 and b"current directory is gone" in r.stderr, r
+
+
+def test_home_that_can_not_be_used(skep):
+    r = skep("ps", env={"SKEP_HOME": "/proc/nope"})
+    assert "set it to a directory that you can write to" in r.err
+    one_line(r)
+
+
 def test_missing_image(home, skep):
     r = skep("new", "--image", "nope")
     r.fails(3, "nope")
