@@ -254,6 +254,7 @@ void record_created(struct box *b);
 void record_state(struct box *b, enum state from);
 int record_keep(struct box *b, struct err *e) MUST_USE; // moves its directory to journals/ID
 void record_gone(struct box *b);			// remembers its anchor
+uint64_t record_end(const struct box *b);		// bytes of its journal
 // What the journal tells of a cell that ended unseen. ended: it wrote its own end, with why (owned) and what is pending
 // (-1 = it did not look). Its exec.exit lines go into rows.
 struct settled {

@@ -71,10 +71,9 @@ void sync_wrote(struct engine *g)
 static void look_at_cells(struct engine *g)
 {
 	for (struct box *b = g->boxes; b; b = b->next) {
-		uint64_t end, changed;
-		struct err e;
-		if (!b->cell || engine_journal_end(g, b->row.id, &end, &changed, &e))
+		if (!b->cell)
 			continue;
+		uint64_t end = record_end(b);
 		auto_free char *dir = xasprintf("sandboxes/%s", b->row.id);
 		if (end != b->journal_end)
 			sync_journal(g, dir);
