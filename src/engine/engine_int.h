@@ -158,7 +158,7 @@ struct engine {
 	struct layer_size **sizes; // sizes.c
 	uint64_t layer_bytes, budget; // of all layers that were counted; what may be used, 0 = all
 	bool sizing, size_all;
-	char **unsynced; // sync.c: directories whose journals were written to
+	char **unsynced, **unsynced_trees; // sync.c: directories whose journals were written to; "trees/ID"
 	bool rows_unsynced;
 	struct sync_round *sync_round;
 	struct sync_wait *sync_waits;
@@ -254,6 +254,7 @@ void record_created(struct box *b);
 void record_state(struct box *b, enum state from);
 int record_keep(struct box *b, struct err *e) MUST_USE; // moves its directory to journals/ID
 void record_gone(struct box *b);			// remembers its anchor
+uint64_t record_end(const struct box *b);		// bytes of its journal
 // What the journal tells of a cell that ended unseen. ended: it wrote its own end, with why (owned) and what is pending
 // (-1 = it did not look). Its exec.exit lines go into rows.
 struct settled {
@@ -267,6 +268,7 @@ void box_tell(const struct box *b, bool gone); // note.c: who listens
 
 // sync.c
 void sync_journal(struct engine *g, const char *dir); // "sandboxes/ID" or "journals/ID" was written to
+void sync_tree(struct engine *g, const char *path);    // "trees/ID": something durable stands on it
 void sync_wrote(struct engine *g);		       // rows were
 // Everything that was written so far: is it on disk? From the loop, or from inside the call when that can not even be tried.
 void sync_rows(struct engine *g, struct reply r);
