@@ -62,7 +62,8 @@ static int make(struct request *r, const char *word, struct err *e)
 {
 	char *name = NULL, *tag = NULL, **tags = NULL;
 	struct jsonw w = e2b_out(r);
-	int rc = e2b_word_split(word, &name, &tag, e) || read_tags(r->json, tag, &tags, e) ? -1 : 0;
+	struct limits l = {0};
+	int rc = e2b_word_split(word, &name, &tag, e) || read_tags(r->json, tag, &tags, e) || e2b_limits_read(r->json, &l, e) ? -1 : 0;
 	struct e2b_template *t = rc ? NULL : e2b_template_named(name);
 	if (!rc && t && (t->builtin || *t->source))
 		rc = err_set(e, ERR_CONFLICT, "the name '%s' is taken by a %s", name, t->builtin ? "template that is built in" : "snapshot");
@@ -70,8 +71,8 @@ static int make(struct request *r, const char *word, struct err *e)
 		rc = err_set(e, ERR_LIMIT, "there are too many templates: delete some");
 	if (!rc) {
 		t = t ? t : e2b_template_new(name);
-		t->cpus = json_u64(r->json, "cpuCount");
-		t->memory_mb = json_u64(r->json, "memoryMB");
+		t->cpus = l.cpus_milli / 1000;
+		t->memory_mb = l.memory >> 20;
 		struct e2b_build *b = e2b_build_new(t);
 		b->wanted = take(&tags);
 		e2b_template_save(r->engine, t);

@@ -13,6 +13,7 @@ enum cell_phase {
 	CELL_STARTING, // spec or HELLO sent, M_UP not yet seen
 	CELL_UP,
 	CELL_RESTING, // gone; it may be a slot once more
+	CELL_TIRED,   // as that, when it is woken
 	CELL_OVER, // reported, waits to be freed
 };
 
@@ -33,7 +34,7 @@ struct cell {
 	enum cell_phase phase;
 	struct cell_watcher *w;
 	char sandbox[ID_SIZE];	// it has, or had before it rested
-	struct cell *next;	// in the list of its phase (waiting, warm)
+	struct cell *next;	// in the list of its phase (waiting, warm, tired)
 	struct cell *all;	// in the list of all
 	struct buf spec;	// encoded, until it is up
 	int secrets;		// sealed memory that goes with the spec, -1 = none
@@ -66,8 +67,10 @@ struct native {
 	struct err last; // why the nursery could not start; kind NONE = not told
 	int failures; // starts of the nursery in a row that gave no slot
 	uint32_t last_id;
-	struct cell *warm, *waiting, *cells;
-	int n_warm, n_asked, want;
+	struct cell *warm, *waiting, *tired, *cells;
+	int n_warm, n_tired, n_asked, want;
+	int n_starting; // cells that have their spec and are not up
+	int burst;	// starts beside others, without a pause between
 	int n_wanted; // slots on their way for starts that wait, or waited
 	struct timer shrink;
 	struct buf key; // place of the newest start: what the pool is made for
@@ -90,6 +93,8 @@ void nursery_refill(struct native *n);
 void nursery_refill_soon(struct native *n); // when the cell just started no longer needs the processor
 void nursery_slot_died(struct native *n, struct cell *c); // a warm one
 void nursery_again(struct native *n, struct cell *c); // a cell that ended is one more warm slot
+void nursery_rest(struct native *n, struct cell *c);  // one that ended will be, when it is woken
+bool nursery_abounds(const struct native *n);	      // there are more slots than anybody will need in the next milliseconds
 
 bool nursery_fits(const struct native *n, const struct cell *c); // made for the place of the newest start
 
@@ -105,6 +110,7 @@ void native_forsake(struct backend *b, const char *id);
 
 void cell_bury(struct cell *c); // closes it now, frees it after the batch
 struct cell *cell_new(struct native *n, enum cell_phase phase);
+void cell_enter(struct cell *c, enum cell_phase phase);
 int cell_connect(struct cell *c, int fd, struct err *e) MUST_USE; // takes fd
 bool cell_begin(struct cell *c);	// sends the spec over its channel; false when the slot is dead
 void cell_fail_later(struct cell *c, const struct err *e);

@@ -70,7 +70,9 @@ static int start_over(struct cell *c, struct err *e)
 int ahead_turn(struct cell *c, struct err *e)
 {
 	const struct ahead *a = &c->ahead;
-	auto_buf struct buf shape = BUF_INIT(FRAME_MAX), turn = BUF_INIT(2);
+	auto_buf struct buf shape = BUF_INIT(FRAME_MAX), turn = BUF_INIT(4);
+	bool no_hurry = c->no_hurry;
+	c->no_hurry = false;
 	if (!a->who.id[0])
 		return 0;
 	if (strcmp(a->who.id, c->spec.sandbox) || strcmp(a->who.machine_id, c->spec.machine_id) || !cell_spec_shape(&shape, &c->spec) ||
@@ -78,5 +80,7 @@ int ahead_turn(struct cell *c, struct err *e)
 		return start_over(c, e);
 	wire_u8(&turn, c->spec.ends_with_exec && c->spec.has_exec);
 	wire_u8(&turn, !c->spec.remove_if_clean);
+	c->no_hurry = no_hurry && c->spec.ends_with_exec && c->spec.has_exec && c->spec.remove_if_clean;
+	wire_u8(&turn, c->no_hurry);
 	return chan_send(&c->init, M_TURN, 0, 0, turn.p, turn.n) ? 1 : err_set(e, ERR_SYSTEM, "the cell died before its turn came");
 }

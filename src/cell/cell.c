@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -118,6 +119,7 @@ int cell_build(struct cell *c, struct frame *f, struct err *e)
 	c->stage = CELL_BUILDING;
 	c->spec_request = f->id;
 	c->remove_layer = false;
+	c->no_hurry = f->stream;
 	if (c->spec.profile != c->profile)
 		return err_set(e, ERR_BUG, "a %s slot was given a %s spec", profile_name(c->profile), profile_name(c->spec.profile));
 	if (c->spec.strict && cell_is_supervised(c))
@@ -347,6 +349,8 @@ static void on_changes(struct cell *c, struct frame *f)
 	// that a sandbox which goes anyway need not wait for.
 	if (c->stage == CELL_ENDING && c->spec.remove_if_clean && c->walk_done && !c->pending)
 		say_goodbye(c);
+	if (c->parked && !c->tired)
+		cell_wake(c);
 }
 
 void cell_on_init_frame(struct chan *ch, struct frame *f)
@@ -416,6 +420,7 @@ void cell_on_init_frame(struct chan *ch, struct frame *f)
 		break;
 	case M_EXIT:
 		c->init_ends |= f->stream;
+		c->parked = c->init_ends && c->no_hurry;
 		if (x)
 			sx_ended(x, wire_get_u32(&w));
 		break;
@@ -508,6 +513,12 @@ static void dispose_layer(struct cell *c)
 		log_line(LOG_WARN, "%s: %s", c->spec.sandbox, e.msg); // gc finds it
 }
 
+void cell_wake(struct cell *c)
+{
+	c->tired = c->parked = false;
+	shutdown(c->init.fd, SHUT_WR); // its first process ends, and the rest follows from that
+}
+
 static void tell_skepd(struct cell *c)
 {
 	auto_buf struct buf b = BUF_INIT(4096);
@@ -519,7 +530,10 @@ static void tell_skepd(struct cell *c)
 	wire_u8(&b, c->remove_layer);
 	wire_u64(&b, c->journal.seq);
 	wire_str(&b, c->journal.head);
-	chan_send(&c->control->chan, M_GONE, again_may(c), 0, b.p, b.n);
+	c->tired = c->parked && again_may(c);
+	if (c->tired)
+		timer_clear(&c->loop, &c->ending);
+	chan_send(&c->control->chan, M_GONE, c->tired ? 2 : again_may(c), 0, b.p, b.n);
 }
 
 static _Noreturn void leave(struct cell *c)

@@ -93,6 +93,9 @@ struct cell {
 	bool eventful; // something was refused, moved by us, or a limit met
 	bool first_sent; // the first exec is on its way, ahead of M_READY
 	bool init_ends;	 // by itself, with its last exec
+	bool no_hurry;	 // slots abound: what a slot needs again can wait
+	bool parked;	 // then its first process stays until it is let go
+	bool tired;	 // gone, and to be a slot once more when it is woken
 	unsigned turns; // cells this process had before
 	ino_t socket_ino;
 	char socket_name[ID_SIZE + 16]; // in run/cells; until there is a sandbox, the slot's own
@@ -166,6 +169,7 @@ void cell_on_init_frame(struct chan *ch, struct frame *f);
 void cell_on_init_close(struct chan *ch);
 void cell_end(struct cell *c, const char *reason, uint32_t grace_ms, bool walk);
 void cell_on_init_exit(struct watch *w, uint32_t events);
+void cell_wake(struct cell *c); // who rests goes on to its end, or to the next cell
 void cell_maybe_exit(struct cell *c); // when gone and nobody is owed anything
 // Where groups can be frozen it is done on return. Else 1: init does it, and request (0: nobody's) is answered then.
 int cell_pause(struct cell *c, bool on, uint32_t request, struct err *e) MUST_USE;

@@ -95,6 +95,8 @@ static void drop(struct client *cl)
 		}
 	if (c->control == cl)
 		c->control = NULL;
+	if (cl->control && c->tired)
+		cell_wake(c); // nobody else will
 	hang_up(cl);
 	loop_bury(&c->loop, cl, free_client);
 	if (c->stage == CELL_WAITING || c->stage == CELL_BUILDING) {

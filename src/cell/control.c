@@ -244,6 +244,11 @@ void control_frame(struct client *cl, struct frame *f)
 	case M_EXPECT:
 		rc = c->stage == CELL_WAITING && ahead_expect(c, f, &e) ? -1 : 1;
 		break;
+	case M_WAKE:
+		if (c->tired)
+			cell_wake(c);
+		rc = 1;
+		break;
 	case M_EXEC:
 		rc = do_exec(c, f, &w, &e);
 		break;

@@ -85,7 +85,7 @@ struct contain slot_contain(const struct cell *cell)
 // In the order of struct net_sockets.
 static int *socket_at(struct net_sockets *s, unsigned i)
 {
-	int *const list[] = {&s->tcp, &s->dns_udp, &s->dns_tcp, &s->nflog, &s->route, &s->diag};
+	int *const list[] = {&s->tcp, &s->dns_udp, &s->dns_tcp, &s->nflog, &s->route, &s->diag, &s->wide4, &s->wide6};
 	return i < countof(list) ? list[i] : NULL;
 }
 

@@ -26,7 +26,7 @@ static const char *lister(enum opt_hint hint)
 	case HINT_PRESET:
 		return "echo none registries git llm open";
 	case HINT_PLACE:
-		return "echo bearer basic header: query: git file ssh";
+		return "echo bearer basic header: set: query: git file ssh";
 	case HINT_SNAPSHOT:
 		return "SKEP_NO_START=1 skep snapshots --all -q 2>/dev/null";
 	case HINT_NONE:

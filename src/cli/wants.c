@@ -59,6 +59,17 @@ static void note_name(struct wants *all, const json_t *ev)
 	w->times++;
 }
 
+// An address is told and not suggested: whoever has it today may not have it tomorrow.
+static void note_address(struct wants *all, const char *proto, const char *address, uint64_t port)
+{
+	const char *brackets = strchr(address, ':') ? "[]" : "";
+	auto_free char *at = xasprintf("%.1s%s%.1s:%llu", brackets, address, *brackets ? brackets + 1 : "", (unsigned long long)port);
+	if (strcmp(proto, "tcp"))
+		wants_note(all, xasprintf("%s %s was tried by address: only TCP can be allowed", proto, at));
+	else
+		wants_note(all, xasprintf("tcp %s was tried by address: allow the name, or --allow %s if the address is meant", at, at));
+}
+
 static void note_event(struct wants *all, const json_t *ev)
 {
 	const char *type = json_str(ev, "type"), *what = json_str(ev, "what"), *name = json_str(ev, "name");
@@ -69,14 +80,15 @@ static void note_event(struct wants *all, const json_t *ev)
 	}
 	if (strcmp(type, "denied"))
 		return;
-	if (!strcmp(what, "dns") || !strcmp(what, "connect") || !strcmp(what, "policy"))
+	if (!strcmp(what, "connect") && *name && !strcmp(name, json_str(ev, "address")))
+		note_address(all, "tcp", name, json_u64(ev, "port"));
+	else if (!strcmp(what, "dns") || !strcmp(what, "connect") || !strcmp(what, "policy"))
 		note_name(all, ev);
 	else if (!strcmp(what, "address"))
 		wants_note(all, xasprintf("%s has an address that is never reached unasked (%s): --allow %s:%llu=ADDRESS if that is meant", name,
 					  json_str(ev, "why"), name, (unsigned long long)json_u64(ev, "port")));
 	else if (!strcmp(what, "net") && *json_str(ev, "address"))
-		wants_note(all, xasprintf("%s %s:%llu was tried by address: only names can be allowed", json_str(ev, "proto"),
-					  json_str(ev, "address"), (unsigned long long)json_u64(ev, "port")));
+		note_address(all, json_str(ev, "proto"), json_str(ev, "address"), json_u64(ev, "port"));
 	else if (!strcmp(what, "secret"))
 		wants_note(all, xasprintf("secret %s was refused towards %s: it is bound to another host", json_str(ev, "secret"), name));
 }

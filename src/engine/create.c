@@ -318,7 +318,8 @@ static int make_new(struct engine *g, struct create *c, struct sandbox *row, cha
 static int make_row(struct engine *g, struct create *c, struct sandbox *row, char ***notices, struct err *e)
 {
 	if (budget_read(g, e) || budget_check(g, e) || check_name(g, c->name, e) || env_check(c->env, e) || check_labels(c->labels, e) ||
-	    (c->from ? make_from(g, c, row, e) : make_new(g, c, row, notices, e)) || net_request_check(g, &c->net, e))
+	    (c->from ? make_from(g, c, row, e) : make_new(g, c, row, notices, e)) || net_request_check(g, &c->net, e) ||
+	    net_request_seal(g, &c->net, e))
 		return -1;
 	if (c->run && !c->has_exec)
 		return err_set(e, ERR_INVALID, "\"run\" needs an exec");

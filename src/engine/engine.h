@@ -50,6 +50,7 @@ struct net_request {
 	char **remove;		// rules and secret names that go again; not at create
 	bool has_ask, ask;	// what no rule knows is asked
 	char *phase;		// "agent" or "setup"; NULL = not said
+	char **headers;		// "[*.]HOST[:PORT]\tHEADER\tVALUE": set on every request there over TLS. All of them; NULL = as they were. Wiped
 };
 void net_request_done(struct net_request *n);
 

@@ -57,7 +57,7 @@ static struct exec *find(uint32_t id)
 	return x;
 }
 
-static _Noreturn void finish(void);
+static _Noreturn void finish(bool last);
 
 static void sweep(void)
 {
@@ -69,7 +69,7 @@ static void sweep(void)
 		}
 		if (x->last) {
 			self.walk = true;
-			finish();
+			finish(true);
 		}
 		*p = x->next;
 		loop_bury(&self.loop, x, (void (*)(void *))exec_free);
@@ -110,7 +110,16 @@ static void do_exec(struct frame *f)
 	exec_spec_done(&s);
 }
 
-static _Noreturn void finish(void)
+// To take a cell's namespaces apart takes the kernel a millisecond, which others may need more urgently just now.
+static void park(void)
+{
+	char byte;
+	ssize_t n = fcntl(self.chan.fd, F_SETFL, 0) ? 0 : 1;
+	while (n > 0 || (n < 0 && errno == EINTR))
+		n = read(self.chan.fd, &byte, 1);
+}
+
+static _Noreturn void finish(bool last)
 {
 	auto_buf struct buf b = BUF_INIT(FRAME_MAX);
 	if (self.walk && !changes_walk(&self.opts->changes, &self.known, &b, NULL))
@@ -120,6 +129,8 @@ static _Noreturn void finish(void)
 		self.chan.blocked = false;
 		chan_flush(&self.chan);
 	}
+	if (last && self.opts->parks)
+		park();
 	_exit(0); // the kernel ends whatever is left
 }
 
@@ -128,7 +139,7 @@ static void on_grace(struct timer *t)
 	(void)t;
 	moving_end();
 	kill(-1, SIGKILL);
-	finish();
+	finish(false);
 }
 
 static void do_end(struct frame *f)
@@ -140,11 +151,11 @@ static void do_end(struct frame *f)
 		return;
 	self.ending = true;
 	if (tree_is_empty()) // which for a short command is the rule
-		finish();
+		finish(false);
 	if (!grace) {
 		moving_end();
 		kill(-1, SIGKILL); // nothing may write behind the walk
-		finish();
+		finish(false);
 	}
 	kill(-1, SIGTERM);
 	kill(-1, SIGCONT);
@@ -288,7 +299,9 @@ static void do_turn(struct frame *f)
 {
 	struct wire w = {.p = f->p, .n = f->n};
 	self.opts->ends_with_exec = wire_get_u8(&w);
-	if (wire_get_u8(&w) && (prctl(PR_SET_PDEATHSIG, 0) || !chan_send(&self.chan, M_TURN, 0, 0, NULL, 0)))
+	bool alone = wire_get_u8(&w);
+	self.opts->parks = wire_get_u8(&w);
+	if (alone && (prctl(PR_SET_PDEATHSIG, 0) || !chan_send(&self.chan, M_TURN, 0, 0, NULL, 0)))
 		_exit(1);
 	clock_gettime(CLOCK_REALTIME_COARSE, &self.start);
 }
@@ -399,7 +412,7 @@ static void on_signal(struct watch *w, uint32_t events)
 	}
 	sweep();
 	if (self.ending && !tree_count(0))
-		finish();
+		finish(false);
 }
 
 _Noreturn void init_run(struct init_opts *opts, const struct buf *ready, int ready_fd)

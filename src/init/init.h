@@ -14,6 +14,7 @@ struct init_opts {
 	enum profile profile;
 	const char *ws_path;
 	char *const *hide; // globs of what is no change; may be NULL
+	bool parks;	     // after such an end it stays until the channel ends
 	bool ends_with_exec; // the first exec's end is the cell's, if no other process is left
 };
 

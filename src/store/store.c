@@ -67,6 +67,8 @@ static const char *const steps[] = {
 	"CREATE TABLE creations(key TEXT PRIMARY KEY, sha256 TEXT NOT NULL, sandbox TEXT NOT NULL, exec TEXT, at INTEGER) WITHOUT ROWID;",
 
 	"CREATE TABLE notes(kind TEXT, key TEXT, text TEXT NOT NULL, PRIMARY KEY(kind, key)) WITHOUT ROWID;",
+
+	"ALTER TABLE nets ADD COLUMN headers BLOB;",
 };
 #define SCHEMA_VERSION ((int)countof(steps))
 
@@ -108,7 +110,7 @@ static const char *const sql[] = {
 	[Q_GONE_ADD] = "INSERT OR REPLACE INTO gone VALUES(?,?,?,?)",
 	[Q_GONE_DROP] = "DELETE FROM gone WHERE id=?",
 	[Q_GONE_GET] = "SELECT * FROM gone WHERE id>=?1 AND id<?1||'{' LIMIT 2",
-	[Q_NET_SET] = "INSERT OR REPLACE INTO nets VALUES(?,?,?,?,?,?,?,?,?)",
+	[Q_NET_SET] = "INSERT OR REPLACE INTO nets VALUES(?,?,?,?,?,?,?,?,?,?)",
 	[Q_NET_DROP] = "DELETE FROM nets WHERE sandbox=?",
 	[Q_NETS] = "SELECT * FROM nets",
 	[Q_SECRET_SET] = "INSERT OR REPLACE INTO secrets VALUES(?,?,?,?,?,?,?,?)",

@@ -239,3 +239,33 @@ def test_a_daemon_that_dies_leaves_no_names(home, skep):
     assert not before & ids(home)
     home.api("POST", "/v1/shutdown", {})
     wait_for(lambda: not ids(home), why="the names that were put aside to go")
+
+
+# -- cells that end while slots abound rest until creates pause (src/backend/nursery.c) --------------------------------
+
+
+def burst(home, n):
+    for p in [home.popen("run", "--", "sh", "-c", "cat /etc/machine-id; ls -A /tmp | wc -l") for _ in range(n)]:
+        out, err = p.communicate(timeout=60)
+        assert p.returncode == 0, err
+        yield out.split()[0]
+
+
+def test_bursts(home):
+    seen = [m for _ in range(4) for m in burst(home, 24)]
+    assert len(set(seen)) == len(seen)
+    assert home.ps() == []
+
+
+@pytest.mark.parametrize("end", ("daemon", "molds", "supervisors"))
+def test_what_rests_may_be_killed(home, skep, end):
+    list(burst(home, 24))
+    list(burst(home, 24))
+    if end == "daemon":
+        home.kill_skepd()
+    elif end == "molds":
+        kill_molds(home)
+    else:
+        kill_all([int(n.rpartition("-")[2]) for n in slots(home)])
+    assert len(set(burst(home, 12))) == 12
+    wait_for(lambda: not [n for n in os.listdir(f"{home.skep_home}/layers") if n.startswith(".ending-")], why="every layer to be cleared away")

@@ -500,6 +500,7 @@ PLACES = {
     "basic": (["-u", "me:$TOK"], lambda r: r.authorization == "Basic " + base64.b64encode(f"me:{VALUE}".encode()).decode()),
     "query:key": (["-G", "--data-urlencode", "key=$TOK"], lambda r: r.query.get("key") == VALUE),
     "git": (["-u", "x:$TOK"], lambda r: r.given == VALUE),
+    "set:X-Tok": (["-H", "x-tok: mine", "-H", "Authorization: own"], lambda r: r.field("x-tok") == [VALUE] and r.authorization == "own"),
     "file": (["-H", "Authorization: token $TOK"], lambda r: r.authorization == f"token {VALUE}"),
 }
 
@@ -512,7 +513,7 @@ def test_each_place(home, upstream, how):
     assert status == "200" and arrived(upstream.requests[-1]), (r.err, upstream.requests[-1].all)
     # without a placeholder: added where the place says so, and nothing but the secret ever
     curl(cell, f"https://api.test:{upstream.port}/ok")
-    assert (VALUE in upstream.requests[-1].all) == (how in ("bearer", "header:X-Api-Key")), upstream.requests[-1].all
+    assert (VALUE in upstream.requests[-1].all) == (how in ("bearer", "header:X-Api-Key", "set:X-Tok")), upstream.requests[-1].all
 
 
 class GitUpstream(Upstream):
