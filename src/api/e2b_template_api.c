@@ -458,6 +458,26 @@ void e2b_patch_template(struct request *r)
 	request_answer(r, 200);
 }
 
+// NAME:TAG, as snapshots are named: the others of that name stay. False: it means the whole.
+static bool delete_one(struct request *r, struct e2b_template *t)
+{
+	struct err e;
+	auto_free char *name = NULL, *tag = NULL;
+	if (!*t->source || e2b_word_split(r->parts[0], &name, &tag, &e) || !tag)
+		return false;
+	if (!e2b_tag_of(t, tag)) {
+		e2b_error(r, 404, "tag '%.60s' does not exist for snapshot '%s'", tag, t->name ? t->name : t->id);
+		return true;
+	}
+	if (!t->tags->next)
+		return false;
+	e2b_tag_drop(t, tag);
+	e2b_builds_trim(r->engine, t);
+	e2b_template_save(r->engine, t);
+	request_answer(r, 204);
+	return true;
+}
+
 void e2b_delete_template(struct request *r)
 {
 	struct e2b_template *t = named(r);
@@ -470,6 +490,8 @@ void e2b_delete_template(struct request *r)
 		e2b_error(r, 400, t->builtin ? "template '%s' is built in" : "template '%s' is being built", t->name ? t->name : t->id);
 		return;
 	}
+	if (delete_one(r, t))
+		return;
 	e2b_template_drop(r->engine, t);
 	request_answer(r, 204);
 }

@@ -401,6 +401,29 @@ void e2b_template_drop(struct engine *g, struct e2b_template *t)
 	loop_bury(e2b_loop(), t, template_free);
 }
 
+static bool is_tagged(const struct e2b_template *t, const struct e2b_build *b)
+{
+	for (const struct e2b_tag *x = t->tags; x; x = x->next)
+		if (!strcmp(x->build, b->id))
+			return true;
+	return false;
+}
+
+void e2b_builds_trim(struct engine *g, struct e2b_template *t)
+{
+	for (struct e2b_build **p = &t->builds; *p;) {
+		struct e2b_build *b = *p;
+		if (is_tagged(t, b) || b->builder) {
+			p = &b->next;
+			continue;
+		}
+		*p = b->next;
+		if (*b->snapshot && !e2b_snapshot_is_used(b->snapshot))
+			engine_snapshot_remove(g, b->snapshot, (struct done){on_dropped, NULL});
+		build_free(b);
+	}
+}
+
 // A template that was built on another one without steps shares its snapshot.
 bool e2b_snapshot_is_used(const char *snapshot)
 {

@@ -519,23 +519,6 @@ void cell_wake(struct cell *c)
 	shutdown(c->init.fd, SHUT_WR); // its first process ends, and the rest follows from that
 }
 
-static void tell_skepd(struct cell *c)
-{
-	auto_buf struct buf b = BUF_INIT(4096);
-	if (!c->control)
-		return;
-	c->told = true;
-	wire_str(&b, c->gone_reason);
-	wire_u32(&b, c->walk_done ? c->pending : UINT32_MAX);
-	wire_u8(&b, c->remove_layer);
-	wire_u64(&b, c->journal.seq);
-	wire_str(&b, c->journal.head);
-	c->tired = c->parked && again_may(c);
-	if (c->tired)
-		timer_clear(&c->loop, &c->ending);
-	chan_send(&c->control->chan, M_GONE, c->tired ? 2 : again_may(c), 0, b.p, b.n);
-}
-
 static _Noreturn void leave(struct cell *c)
 {
 	struct err e;
@@ -598,7 +581,7 @@ static void say_goodbye(struct cell *c)
 	// looks at a terminal there.
 	for (struct client *cl = c->clients; cl; cl = cl->next)
 		client_pump(cl);
-	tell_skepd(c);
+	control_send_gone(c);
 }
 
 void cell_on_init_exit(struct watch *w, uint32_t events)

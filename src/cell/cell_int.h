@@ -185,6 +185,7 @@ void control_frame(struct client *cl, struct frame *f);
 void control_send_up(struct cell *c, uint32_t id);
 void control_send_err(struct chan *ch, uint32_t id, const struct err *e);
 void control_send_exited(struct cell *c, const struct sx *x);
+void control_send_gone(struct cell *c); // the last word, if there is a daemon to hear it
 void control_replay(struct cell *c);
 
 // execs.c

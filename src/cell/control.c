@@ -134,6 +134,23 @@ void control_send_exited(struct cell *c, const struct sx *x)
 		chan_send_buf(&c->control->chan, M_EXITED, 0, &b);
 }
 
+void control_send_gone(struct cell *c)
+{
+	auto_buf struct buf b = BUF_INIT(4096);
+	if (!c->control)
+		return;
+	c->told = true;
+	wire_str(&b, c->gone_reason);
+	wire_u32(&b, c->walk_done ? c->pending : UINT32_MAX);
+	wire_u8(&b, c->remove_layer);
+	wire_u64(&b, c->journal.seq);
+	wire_str(&b, c->journal.head);
+	c->tired = c->parked && again_may(c);
+	if (c->tired)
+		timer_clear(&c->loop, &c->ending);
+	chan_send(&c->control->chan, M_GONE, c->tired ? 2 : again_may(c), 0, b.p, b.n);
+}
+
 void control_replay(struct cell *c)
 {
 	control_send_up(c, 0);
@@ -146,6 +163,10 @@ void control_replay(struct cell *c)
 		chan_send_buf(&c->control->chan, M_STARTED, 0, &b);
 		if (x->ended)
 			control_send_exited(c, x);
+	}
+	if (c->stage == CELL_GONE) {
+		control_send_gone(c); // it waits for a client only: a daemon that came late must not take its exit for a death
+		return;
 	}
 	gate_replay(&c->gate);
 	ports_replay(c);

@@ -76,7 +76,7 @@ struct contain slot_contain(const struct cell *cell)
 	const struct nursery *n = cell->nursery;
 	struct contain c = {
 		.host = &n->rootfs, .ids = &n->ids, .profile = cell->profile, .warm = cell->fresh_layer, .root = -1,
-		.trust = &n->trust, .net = NET_SOCKETS_NONE, .scratch = -1, .layer = -1, .base = -1, .null_file = -1, .empty_dir = -1, .place = cell->place ? &cell->place->spec : NULL,
+		.trust = &n->trust, .net = NET_SOCKETS_NONE, .scratch = -1, .score = -1, .layer = -1, .base = -1, .null_file = -1, .empty_dir = -1, .place = cell->place ? &cell->place->spec : NULL,
 	};
 	userns_inside_ids(&n->ids, cell->profile, &c.uid, &c.gid);
 	return c;
@@ -125,7 +125,8 @@ _Noreturn void slot_serve(struct contain *c, struct chan *ch)
 	struct init_opts opts = {
 		.channel = ch, .uid = c->uid, .gid = c->gid, .profile = c->profile, .ws_path = s.ws_path,
 		.changes = {c->layer, c->base, c->lowers, c->n_lowers, (int)s.n_base_lowers, s.hide},
-		.ends_with_exec = s.ends_with_exec && s.has_exec,
+		.ends_with_exec = s.ends_with_exec && s.has_exec, .score = c->score,
+		.cpus_milli = supervised ? s.limits.cpus_milli : 0,
 	};
 	init_run(&opts, &ready, listener);
 }

@@ -208,7 +208,7 @@ static void show_limits(struct table *t, const json_t *l, const json_t *isolatio
 	auto_buf struct buf cpus = BUF_INIT(256);
 	out_cpus(&cpus, json_u64(l, "cpus_milli"));
 	if (json_u64(l, "cpus_milli") && supervised)
-		buf_str(&cpus, " (not enforced here)");
+		buf_str(&cpus, " (supervised)");
 	show_row(t, "limits", buf_cstr(&cpus));
 	show_limit(t, "memory", json_u64(l, "memory"), true, supervised ? " (watched, not enforced)" : "");
 	show_limit(t, "disk", json_u64(l, "disk"), true, " (watched)");

@@ -21,7 +21,11 @@ static int make(struct engine *g, char id[ID_SIZE], struct err *e)
 	if (mkdirat(g->sandboxes, id, 0700))
 		return err_sys(e, "make sandboxes/%s", id);
 	auto_fd int fd = openat(g->sandboxes, journal, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	return fd < 0 ? err_sys(e, "make sandboxes/%s", journal) : 0;
+	if (fd >= 0)
+		return 0;
+	err_sys(e, "make sandboxes/%s", journal);
+	unlinkat(g->sandboxes, id, AT_REMOVEDIR); // half a sandbox is of no use to anybody
+	return -1;
 }
 
 static void on_blank(struct timer *t)

@@ -158,6 +158,7 @@ void engine_wrote(struct engine *g)
 	g->checkpoint.fn = on_checkpoint;
 	if (!g->checkpoint.at_ms)
 		timer_set(g->loop, &g->checkpoint, CHECKPOINT_MS);
+	sync_wrote(g);
 }
 
 void box_save(struct box *b)

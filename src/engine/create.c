@@ -299,7 +299,7 @@ void create_undo(struct task *t, const struct err *why)
 	auto_free char *dir = xasprintf("sandboxes/%s", b->row.id);
 	box_dirs(b, &dirs);
 	strv_add(&dirs, dir); // the caller never learned its id: nothing to keep
-	engine_discard(b->g, dirs);
+	engine_discard_unmade(b->g, dirs); // its row, if it is still there, says "creating"
 	strv_free(dirs);
 	task_answer(t, why);
 	box_drop(b);

@@ -282,8 +282,13 @@ static bool is_named_by_nobody(struct engine *g, char *const *dirs)
 
 void engine_discard(struct engine *g, char *const *dirs)
 {
-	if (!is_named_by_nobody(g, dirs))
-		return; // left for gc
+	if (is_named_by_nobody(g, dirs))
+		engine_discard_unmade(g, dirs);
+	// else left for gc
+}
+
+void engine_discard_unmade(struct engine *g, char *const *dirs)
+{
 	for (char *const *d = dirs; *d; d++)
 		size_drop(g, *d);
 	g->backend->ops->remove(g->backend, dirs, (struct reply){on_discarded, NULL});

@@ -327,9 +327,14 @@ static int start_tty(struct exec *x, struct spawn *sp, const struct exec_spec *s
 
 static pid_t fork_job(struct spawn *sp)
 {
+	spawn_doomed();
 	pid_t pid = fork();
-	if (pid)
+	int why = errno;
+	if (pid) {
+		spawn_spared();
+		errno = why;
 		return pid;
+	}
 	for (int i = 0; i < 3; i++) {
 		int high = fcntl(sp->fds[i], F_DUPFD_CLOEXEC, 10);
 		if (high < 0 || dup2(high, i) < 0)

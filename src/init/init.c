@@ -10,6 +10,8 @@
 #include "init/exec.h"
 #include "init/listening.h"
 #include "init/moving.h"
+#include "init/spawn.h"
+#include "init/throttle.h"
 #include "init/tree.h"
 #include "init/watch.h"
 #include "init/who.h"
@@ -99,6 +101,7 @@ static void do_exec(struct frame *f)
 		auto_buf struct buf b = BUF_INIT(16);
 		x->next = self.execs;
 		self.execs = x;
+		throttle_wake();
 		wire_u32(&b, (uint32_t)x->group);
 		if (x->ends) // a short one is over before anybody needs to know
 			chan_send_later(&self.chan, M_BEGUN, 0, f->id, b.p, b.n);
@@ -247,6 +250,7 @@ static void on_stopping(struct timer *t)
 	}
 	if (now >= self.stop_until) {
 		tree_continue_all();
+		throttle_wake();
 		answer_freeze(false);
 		return;
 	}
@@ -261,6 +265,7 @@ static void do_freeze(struct frame *f)
 	struct wire w = {.p = f->p, .n = f->n};
 	timer_clear(&self.loop, &self.stopping);
 	if (wire_get_u8(&w)) {
+		throttle_rest(); // what it stopped is not what somebody else had stopped before
 		tree_stop_all();
 		self.stop_until = clock_ms() + STOP_MS;
 		self.released = false;
@@ -268,6 +273,7 @@ static void do_freeze(struct frame *f)
 		on_stopping(&self.stopping);
 	} else {
 		tree_continue_all();
+		throttle_wake();
 		answer_freeze(true);
 	}
 }
@@ -420,11 +426,13 @@ _Noreturn void init_run(struct init_opts *opts, const struct buf *ready, int rea
 	static const int chld[] = {SIGCHLD};
 	struct err e;
 	self.opts = opts;
+	spawn_score(opts->score);
 	self.walked = BUF_INIT(WALKED_MAX);
 	clock_gettime(CLOCK_REALTIME_COARSE, &self.start); // the clock that files are stamped with
 	collect_init(&opts->changes, opts->ws_path);
 	watch_init(&self.known);
 	signal(SIGPIPE, SIG_IGN);
+	throttle_init(&self.loop, opts->cpus_milli);
 	int sig = loop_init(&self.loop, &e) ? -1 : loop_signals(chld, 1, &e);
 	self.chan = *opts->channel;
 	self.chan.on_frame = on_frame;
