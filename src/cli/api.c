@@ -106,7 +106,7 @@ int api_bytes(struct api *a, const char *path, struct http_reply *out, struct er
 int api_journal(struct api *a, const char *id, unsigned wait_ms, uint64_t *at, struct http_reply *r, struct str *out, struct err *e)
 {
 	auto_free char *query = xasprintf("journal?offset=%llu&wait_ms=%u", (unsigned long long)*at, wait_ms);
-	auto_free char *path = api_path("/v1/sandboxes", id, query);
+	auto_free char *path = id ? api_path("/v1/sandboxes", id, query) : xasprintf("/v1/%s", query);
 	if (api_bytes(a, path, r, e))
 		return -1;
 	const char *last = r->body.n ? memrchr(r->body.p, '\n', r->body.n) : NULL;

@@ -12,6 +12,7 @@
 #include "cli/ask.h"
 #include "cli/cell.h"
 #include "cli/out.h"
+#include "cli/plain.h"
 #include "cli/sink.h"
 #include "cli/term.h"
 #include "model/msg.h"
@@ -46,10 +47,11 @@ struct pump {
 	struct buf in, out;
 	size_t chunk, out_at; // chunk: bytes asked for at once
 	struct sink sinks[2]; // stdout, stderr
+	struct plain plain[2];
 	bool joined;	      // both are the same file: one queue keeps their order
 	uint64_t got[3];      // by stream: offset of the next byte
-	uint64_t in_start, in_off, in_credit;
-	bool in_known, in_over; // in_known: the cell told where stdin stands
+	uint64_t in_off, in_credit;
+	bool in_over, typed; // typed: bytes of stdin were sent
 	bool done;		// M_DONE came
 	struct ask ask;
 	sigset_t mask_before;
@@ -175,7 +177,7 @@ static bool wants_stdin(const struct pump *p)
 static void end_stdin(struct pump *p)
 {
 	p->in_over = true;
-	if (!p->s->join || p->in_off != p->in_start)
+	if (!p->s->join || p->typed)
 		put_frame(p, M_EOF, 0, &(struct buf){0});
 }
 
@@ -200,9 +202,8 @@ static int on_credit(struct pump *p, struct wire *w)
 		drop_stdin(p);
 		return 0;
 	}
-	if (!p->in_known) // behind what earlier clients sent
-		p->in_start = p->in_off = taken;
-	p->in_known = true;
+	if (p->in_off < taken) // others write, too
+		p->in_off = taken;
 	p->in_credit = upto;
 	return 0;
 }
@@ -282,7 +283,8 @@ static void read_stdin(struct pump *p)
 		return;
 	put_head(at, 8 + (uint32_t)n, M_DATA, 0);
 	for (int i = 0; i < 8; i++)
-		at[FRAME_HEAD + i] = (char)(p->in_off >> 8 * i);
+		at[FRAME_HEAD + i] = (char)(STDIN_APPEND >> 8 * i);
+	p->typed = true;
 	p->out.n += DATA_HEAD + (size_t)n;
 	p->in_off += (uint64_t)n;
 }
@@ -323,6 +325,20 @@ static int tell_gap(struct pump *p, int stream, uint64_t from, uint64_t to)
 	return sink_put(&p->sinks[1 - p->joined], b.p, b.n, p->e) ? sink_failed(p) : 0;
 }
 
+// NULL: it ends here.
+static int put_output(struct pump *p, int stream, const char *bytes, size_t n)
+{
+	int fd = stream == 1 ? p->s->out : p->s->err;
+	if (!p->s->plain || fd < 0 || !isatty(fd))
+		return n ? sink_put(sink_of(p, stream), bytes, n, p->e) : 0;
+	auto_buf struct buf b = BUF_INIT(5 * n + 256);
+	if (bytes)
+		plain_add(&p->plain[stream - 1], bytes, n, &b);
+	else
+		plain_end(&p->plain[stream - 1], &b);
+	return sink_put(sink_of(p, stream), b.p, b.n, p->e);
+}
+
 static int on_data(struct pump *p, int stream, struct wire *w)
 {
 	uint64_t off = wire_get_u64(w);
@@ -334,9 +350,7 @@ static int on_data(struct pump *p, int stream, struct wire *w)
 	if (seen >= w->n)
 		return 0;
 	p->got[stream] += w->n - seen;
-	if (sink_put(sink_of(p, stream), w->p + seen, w->n - seen, p->e))
-		return sink_failed(p);
-	return 0;
+	return put_output(p, stream, (const char *)w->p + seen, w->n - seen) ? sink_failed(p) : 0;
 }
 
 static int on_gap(struct pump *p, int stream, struct wire *w)
@@ -353,7 +367,7 @@ static int on_ended(struct pump *p, struct wire *w)
 		return malformed(p);
 	p->exited = true;
 	term_restore(); // what follows may take a moment, and ^C should work again
-	return 0;
+	return put_output(p, 1, NULL, 0) || put_output(p, 2, NULL, 0) ? sink_failed(p) : 0;
 }
 
 static int on_changes(struct pump *p, struct wire *w)

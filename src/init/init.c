@@ -12,6 +12,7 @@
 #include "init/moving.h"
 #include "init/spawn.h"
 #include "init/throttle.h"
+#include "init/sudo.h"
 #include "init/tree.h"
 #include "init/watch.h"
 #include "init/who.h"
@@ -173,6 +174,8 @@ static void do_signal(struct frame *f)
 	int sig = (int)wire_get_u32(&w);
 	if (x)
 		exec_signal(x, sig, f->stream == 1);
+	else if (!f->id)
+		kill(-1, sig); // no exec's: everybody's
 }
 
 // In a child: the layer may be large. It sends the answer's payload, and what there is to learn from it, through a pipe.
@@ -290,7 +293,7 @@ static void do_usage(struct frame *f)
 	struct wire w = {.p = f->p, .n = f->n};
 	auto_buf struct buf b = BUF_INIT(32);
 	pid_t killed = 0;
-	uint64_t used = tree_memory(wire_get_u64(&w), &killed);
+	uint64_t most = wire_get_u64(&w), unnamed = wire_get_u64(&w), used = tree_memory(most, unnamed, &killed);
 	if (used < self.peak) // one that met its own limit is gone before a look can find it
 		used = self.peak;
 	self.peak = 0;
@@ -408,7 +411,7 @@ static void on_signal(struct watch *w, uint32_t events)
 	while ((pid = wait4(-1, &status, WNOHANG, &ru)) > 0) {
 		if ((uint64_t)ru.ru_maxrss * 1024 > self.peak)
 			self.peak = (uint64_t)ru.ru_maxrss * 1024;
-		if (moving_reaped(pid, status))
+		if (moving_reaped(pid, status) || sudo_reaped(pid, status))
 			continue;
 		struct exec *x = self.execs;
 		while (x && (x->pid != pid || x->tty)) // a keeper reports for itself
@@ -444,6 +447,8 @@ _Noreturn void init_run(struct init_opts *opts, const struct buf *ready, int rea
 	if (!chan_send_fd(&self.chan, M_READY, 0, ready->p, ready->n, ready_fd))
 		_exit(1);
 	close(ready_fd);
+	if (opts->sudo >= 0 && sudo_serve(opts, &self.loop, &e))
+		_exit(1);
 	if (chan_attach(&self.chan, &self.loop, &e) || loop_run(&self.loop, &e))
 		_exit(1);
 	_exit(0);
