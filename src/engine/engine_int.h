@@ -139,7 +139,7 @@ struct engine {
 	struct cached *configs[2]; // trust.c
 	bool creating;	       // a create is at work, which asks for the configuration five times
 	bool configs_known[2]; // it was looked at during that
-	struct found_caches *caches; // create.c
+	struct found_caches *caches; // create_caches.c
 	struct child *children;
 	struct setup_run *setups;
 	struct locks_cache *locks;
@@ -227,8 +227,11 @@ struct env_input {
 char **env_make(const struct env_input *in);
 int env_check(char *const *env, struct err *e) MUST_USE; // each NAME=value
 
+// create_caches.c
+int caches_add(struct engine *g, struct create *c, const struct sandbox *row, struct err *e) MUST_USE; // to what was asked for
+void caches_forget(struct engine *g);
+
 // create.c, life.c, events.c
-void create_forget_caches(struct engine *g);
 void create_undo(struct task *t, const struct err *why); // nothing of it stays
 void box_start_cell(struct box *b, const struct task *t, bool maintenance);
 void box_events_init(struct box *b);
