@@ -39,11 +39,15 @@ struct sx { // an exec, as the supervisor sees it
 	uint32_t number; // on the channel to init
 	struct exec_spec spec;
 	struct exec_result result;
-	char ticket[KEY_SIZE];	   // "" = none open
-	uint64_t ticket_until_ms;
+	struct ticket {
+		char key[KEY_SIZE]; // "" = none
+		uint64_t until_ms;
+	} tickets[LIMIT_TICKETS]; // of clients that were told to come
 	uint32_t pid, request;	   // request: K's id to answer when it has begun; 0 = none
 	bool begun, ended, wants_reader;
 	uint64_t in_received, in_credit;
+	struct buf in_waiting;	// of what was received: init has granted no room for it yet
+	bool in_end, in_ended;	// a client has said it; init was told
 	struct output out[2];
 	struct cast *cast;
 	struct live *live; // of the job `watch`
@@ -57,6 +61,7 @@ struct client {
 	struct chan chan;
 	bool greeted, control, dials, exit_sent, done_sent;
 	bool hangs_up; // M_HANGUP
+	bool wrote, in_over; // to stdin; and has ended it
 	struct sx *exec;
 	uint64_t off[2];
 };
@@ -198,7 +203,8 @@ bool sx_send_first(struct cell *c); // the first exec of the spec, to be started
 struct sx *sx_find(struct cell *c, const char *id);
 struct sx *sx_by_number(struct cell *c, uint32_t number);
 struct sx *sx_by_ticket(struct cell *c, const char *ticket);
-void sx_set_ticket(struct sx *x, const char *ticket);
+void sx_set_ticket(struct sx *x, const char *ticket); // in the place of the oldest, where there are too many
+bool sx_expects(const struct sx *x); // a client with a ticket
 void sx_begun(struct sx *x, uint32_t pid);
 void sx_failed(struct sx *x, const struct err *e);
 void sx_output(struct sx *x, uint8_t stream, const void *p, size_t n);

@@ -6,6 +6,7 @@
 #include "cell/cell_int.h"
 #include "cell/denied.h"
 #include "cell/dials.h"
+#include "cell/input.h"
 #include "cell/watching.h"
 #include "model/msg.h"
 #include <errno.h>
@@ -38,7 +39,7 @@ uint64_t client_slowest(const struct sx *x, int stream)
 bool client_waiting(const struct cell *c)
 {
 	for (const struct sx *x = c->execs; x; x = x->next)
-		if (x->wants_reader && x->ticket[0] && clock_ms() <= x->ticket_until_ms)
+		if (x->wants_reader && sx_expects(x))
 			return true; // a short command is over before its client has connected
 	for (const struct client *cl = c->clients; cl; cl = cl->next)
 		if (chan_is_open(&cl->chan) && (chan_queued(&cl->chan) || (cl->exec && !cl->done_sent)))
@@ -98,6 +99,8 @@ static void drop(struct client *cl)
 	if (cl->control && c->tired)
 		cell_wake(c); // nobody else will
 	hang_up(cl);
+	if (x)
+		input_client_gone(x);
 	loop_bury(&c->loop, cl, free_client);
 	if (c->stage == CELL_WAITING || c->stage == CELL_BUILDING) {
 		if (cl->control)
@@ -230,20 +233,6 @@ static void on_drain(struct chan *ch)
 
 // --- from the client ---
 
-static void on_input(struct client *cl, struct frame *f)
-{
-	struct wire w = {.p = f->p, .n = f->n};
-	struct sx *x = cl->exec;
-	uint64_t at = wire_get_u64(&w);
-	if (w.bad || at > x->in_received || x->ended)
-		return;
-	size_t seen = x->in_received - at < w.n ? (size_t)(x->in_received - at) : w.n; // repeated after a reconnect
-	if (w.n == seen)
-		return;
-	x->in_received += w.n - seen;
-	chan_send(&x->cell->init, M_DATA, 0, x->number, w.p + seen, w.n - seen);
-}
-
 static void exec_frame(struct client *cl, struct frame *f)
 {
 	struct sx *x = cl->exec;
@@ -251,11 +240,13 @@ static void exec_frame(struct client *cl, struct frame *f)
 	switch ((enum msg_type)f->type) {
 	case M_DATA:
 		if (!x->live) // its stdin is the cell's
-			on_input(cl, f);
+			input_data(cl, f);
 		break;
 	case M_EOF: // of stdin; or the client's own reader went away, which the command shall notice if nobody else reads
-		if (f->stream ? only_client(cl) : !x->live)
+		if (f->stream && only_client(cl))
 			chan_send(&x->cell->init, M_EOF, f->stream, x->number, NULL, 0);
+		else if (!f->stream && !x->live)
+			input_end(cl);
 		break;
 	case M_WINSIZE: {
 		uint32_t rows = wire_get_u32(&w), cols = wire_get_u32(&w);

@@ -92,7 +92,7 @@ void record_cell_up(struct cell *c)
 	jw_kstr(&w, "from", c->spec.was);
 	jw_kstr(&w, "to", "running");
 	jw_kstr(&w, "reason", NULL);
-	record(c, "sandbox.state", "skepd", &b, false);
+	record(c, "sandbox.state", c->spec.by ? c->spec.by : "skepd", &b, false);
 }
 
 void record_cell_gone(struct cell *c)
@@ -121,7 +121,7 @@ void record_exec_start(struct sx *x)
 	for (char **v = x->spec.env; v && *v; v++)
 		jw_str(&w, *v, strcspn(*v, "="));
 	jw_close(&w, ']');
-	record(x->cell, "exec.start", "skepd", &b, false);
+	record(x->cell, "exec.start", x->spec.by ? x->spec.by : "skepd", &b, false);
 }
 
 void record_exec_exit(struct sx *x)

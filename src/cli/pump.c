@@ -50,8 +50,8 @@ struct pump {
 	struct plain plain[2];
 	bool joined;	      // both are the same file: one queue keeps their order
 	uint64_t got[3];      // by stream: offset of the next byte
-	uint64_t in_start, in_off, in_credit;
-	bool in_known, in_over; // in_known: the cell told where stdin stands
+	uint64_t in_off, in_credit;
+	bool in_over, typed; // typed: bytes of stdin were sent
 	bool done;		// M_DONE came
 	struct ask ask;
 	sigset_t mask_before;
@@ -177,7 +177,7 @@ static bool wants_stdin(const struct pump *p)
 static void end_stdin(struct pump *p)
 {
 	p->in_over = true;
-	if (!p->s->join || p->in_off != p->in_start)
+	if (!p->s->join || p->typed)
 		put_frame(p, M_EOF, 0, &(struct buf){0});
 }
 
@@ -202,9 +202,8 @@ static int on_credit(struct pump *p, struct wire *w)
 		drop_stdin(p);
 		return 0;
 	}
-	if (!p->in_known) // behind what earlier clients sent
-		p->in_start = p->in_off = taken;
-	p->in_known = true;
+	if (p->in_off < taken) // others write, too
+		p->in_off = taken;
 	p->in_credit = upto;
 	return 0;
 }
@@ -284,7 +283,8 @@ static void read_stdin(struct pump *p)
 		return;
 	put_head(at, 8 + (uint32_t)n, M_DATA, 0);
 	for (int i = 0; i < 8; i++)
-		at[FRAME_HEAD + i] = (char)(p->in_off >> 8 * i);
+		at[FRAME_HEAD + i] = (char)(STDIN_APPEND >> 8 * i);
+	p->typed = true;
 	p->out.n += DATA_HEAD + (size_t)n;
 	p->in_off += (uint64_t)n;
 }

@@ -33,6 +33,7 @@ struct exec_request {
 	char *cwd, *user;
 	char *caller_cwd; // where on this host the caller stands: without cwd, the same place inside
 	bool tty, want_stdin, detached, job;
+	bool whole; // its end is told when its children have closed its streams, too
 	bool early; // answered when its cell has taken it: without the pid
 	uint32_t rows, cols, umask_bits;
 	bool has_umask, has_timeout;
@@ -173,6 +174,11 @@ int engine_snapshots(struct engine *g, const char *id, void (*each)(void *ctx, c
 const struct snapshot *engine_snapshot_get(struct engine *g, const char *word, struct err *e);
 void engine_snapshot_remove(struct engine *g, const char *word, struct done d);
 
+// --- steps ---
+// A moment of a sandbox under a key that says what it was made from. It is kept while there is room, and can be made again.
+void engine_step_keep(struct engine *g, const char *id, const char *key, struct done d); // outcome.snapshot
+const char *engine_step_find(struct engine *g, const char *key); // id of its snapshot, which counts as a use; NULL = none
+
 // --- review ---
 enum review_verb { REVIEW_DIFF, REVIEW_APPLY, REVIEW_DISMISS, REVIEW_UNDO, REVIEW_EXPORT, REVIEW_VERBS };
 struct review_want {
@@ -256,6 +262,21 @@ int engine_trust_look(struct engine *g, const char *dir, struct trust_view *out,
 // Agrees to what was looked at: CONFLICT when the file has changed since. sha256 NULL: takes the agreement back.
 void engine_trust(struct engine *g, const char *dir, const char *sha256, struct done d);
 void engine_trusted(struct engine *g, void (*each)(void *ctx, const struct trust_row *r), void *ctx);
+
+// --- who did it ---
+// By whom what happens now is caused, for the journal: a token's name or id, "local", …; "" = skepd itself. An operation keeps it
+// to its end. Returns the one before, to be put back.
+struct actor {
+	char name[44];
+};
+struct actor engine_act(struct engine *g, struct actor who);
+struct actor engine_actor(const struct engine *g); // for what is done later
+void engine_record(struct engine *g, const char *id, const char *type, const char *body); // what a surface did, in a sandbox's journal
+// The journal of the service itself, beside those of the sandboxes: who was refused, which tokens were made. Its offset and end as
+// of a sandbox's.
+void engine_service_record(struct engine *g, const char *type, const char *body);
+int engine_service_journal(struct engine *g, uint64_t offset, struct buf *out, uint64_t *out_end, struct err *e) MUST_USE;
+int engine_service_verify(struct engine *g, struct journal_report *out, struct err *e) MUST_USE;
 
 // --- who may ask ---
 // Where the site's configuration, or else the user's, wants skepd to listen. Borrowed lists, NULL = nowhere.

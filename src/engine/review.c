@@ -302,7 +302,7 @@ void engine_review(struct engine *g, const char *id, struct review_want *w, stru
 		return;
 	}
 	struct review *r = xcalloc(1, sizeof *r), **p = &g->reviews;
-	*r = (struct review){.g = g, .want = *w, .done = d, .out = BUF_INIT(OUT_MAX)};
+	*r = (struct review){.g = g, .want = *w, .done = d, .actor = g->actor, .out = BUF_INIT(OUT_MAX)};
 	*w = (struct review_want){0};
 	memcpy(r->box, b->row.id, sizeof r->box);
 	bool busy = false;

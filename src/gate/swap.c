@@ -270,17 +270,27 @@ static bool is_bound_header(const struct swap *s, const char *name)
 {
 	for (size_t i = 0; i < s->policy->n_secrets; i++) {
 		const struct secret_ref *r = &s->policy->secrets[i];
-		const char *own = injected_name(r);
+		const char *own = r->as == SECRET_SET ? r->key : injected_name(r);
 		if (own && is_bound_here(s, r) && !strcasecmp(name, own))
 			return true;
 	}
 	return false;
 }
 
+// Some secret bound here is a credential of this host, not only a header that is set.
+static bool has_credential(const struct swap *s)
+{
+	for (size_t i = 0; i < s->policy->n_secrets; i++)
+		if (s->policy->secrets[i].as != SECRET_SET && is_bound_here(s, &s->policy->secrets[i]))
+			return true;
+	return false;
+}
+
 static void drop_credentials(const struct swap *s, struct head *h)
 {
+	bool all = has_credential(s);
 	for (size_t i = h->n; i-- > 0;)
-		if (!h->f[i].ours && (credential_is_field(h->f[i].name) || is_bound_header(s, h->f[i].name)))
+		if (!h->f[i].ours && ((all && credential_is_field(h->f[i].name)) || is_bound_header(s, h->f[i].name)))
 			head_drop_at(h, i);
 }
 
@@ -344,15 +354,6 @@ static const char *stray(const struct swap *s, const struct head *h)
 	return name;
 }
 
-// Some secret bound here is a credential of this host, not only a header that is set.
-static bool has_credential(const struct swap *s)
-{
-	for (size_t i = 0; i < s->policy->n_secrets; i++)
-		if (s->policy->secrets[i].as != SECRET_SET && is_bound_here(s, &s->policy->secrets[i]))
-			return true;
-	return false;
-}
-
 typedef bool put_fn(struct head *h, const struct secret_ref *r, const struct secret_value *v);
 
 // Every secret bound here whose value is known, put in by fn.
@@ -380,19 +381,16 @@ int swap_request(const struct swap *s, struct head *h, struct swap_used *used, c
 		n = put_bound(s, h, inject, used, 0);
 	if (bound)
 		n = put_bound(s, h, set, used, n);
-	if (has_credential(s)) {
+	if (has_credential(s))
 		drop_query(s, h);
+	if (bound)
 		drop_credentials(s, h);
-	}
 	return n;
 }
 
 void swap_trailer(const struct swap *s, struct head *trailer)
 {
-	for (size_t i = 0; i < s->policy->n_secrets; i++)
-		if (s->policy->secrets[i].as == SECRET_SET && is_bound_here(s, &s->policy->secrets[i]))
-			head_drop(trailer, s->policy->secrets[i].key);
-	if (has_credential(s))
+	if (swap_is_bound(s))
 		drop_credentials(s, trailer);
 }
 

@@ -11,9 +11,9 @@
 //   file       Authorization with any scheme
 //   set:X      X is the value, whatever the client sent: no placeholder is looked for
 //
-// To a host with a bound secret (set ones do not count) no other credential leaves (gate/credential.h): Authorization and
-// its like that carry no placeholder are dropped, in the head, the query and a trailer, so that nobody uses the host as
-// somebody else through us.
+// To a host with a bound secret (set ones do not count) no other credential leaves (gate/credential.h): Authorization and its
+// like that carry no placeholder are dropped, in the head, the query and a trailer, so that nobody uses the host as somebody else
+// through us.
 //
 // Bodies: the first SWAP_BODY bytes to a host with no secret of its own are searched for placeholders (a secret sent
 // to a stranger). Hosts that have one are not: what an agent sends to its model may well quote its own environment,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frame types (base/chan.h) on the four channels. Payloads are wire records in the order given.
+// Frame types (base/chan.h) on the channels. Payloads are wire records in the order given.
 //
 //   N  skepd <-> nursery            K  skepd <-> skep-cell (control)
 //   C  local client <-> skep-cell   I  skep-cell <-> init
-//   G  skep-cell <-> skep-gate
+//   G  skep-cell <-> skep-gate      S  skep-sudo <-> init, inside
 //
 // A channel to a cell's socket (K, C) starts with HELLO from the connecting side; the slot socket that the
 // nursery hands to skepd becomes K with M_SPEC. A request carries an id (frame.id) that its answer repeats.
@@ -13,6 +13,7 @@
 #pragma once
 
 #define PROTO_VERSION 1
+#define STDIN_APPEND (~0ull) // offset of bytes of stdin that go behind whatever came, also from other clients
 
 enum msg_type {
 	M_NONE,
@@ -54,7 +55,7 @@ enum msg_type {
 	M_PENDING, // u32 changed paths, some time after an exec ended
 
 	// C and I: streams of one exec (C: the ticket's exec, frame.id 0; I: frame.id = exec number)
-	M_DATA,	   // stream in the header; C: u64 offset then bytes; I: bytes
+	M_DATA,	   // stream in the header; C: u64 offset (of stdin also STDIN_APPEND) then bytes; I: bytes
 	M_CREDIT,  // stream in the header; u64 absolute offset that may be reached; to C also u64 bytes of stdin received so far
 	M_EOF,	   // inwards, stream in the header; 1 or 2: nobody reads it any more
 	M_GAP,	   // C, stream in the header: u64 from, u64 to: bytes not kept
@@ -97,7 +98,7 @@ enum msg_type {
 	M_POLICY,  // policy; K: also str resolver, str CA certificate, str path of further CAs, + fd as in M_SECRETS -> M_OK (K)
 	// G, K and C, from the gate outwards and back
 	M_ASK,	   // id; str host, u32 port, str method, str path: a connection is held until somebody answers
-	M_ANSWER,  // id; u8 verdict, u8 scope
+	M_ANSWER,  // id; u8 verdict, u8 scope; from skepd also str by whom
 	// K: cell -> skepd
 	M_AGAIN,   // after M_GONE: a slot for the same place, waits for M_SPEC. What skepd sent before it heard of the end is not answered
 
@@ -108,6 +109,8 @@ enum msg_type {
 	M_PORT,	   // K: u8 open, then as one of them; also sent for each after a HELLO
 	M_DIALS,   // K: str ticket: who shows it may dial -> M_OK | M_ERR
 	// C: client -> cell
+	// S uses: M_SOCKET stream = 0, 1, 2, + fd: the command's; then M_EXEC exec_spec (id, kind and streams do not count) -> M_BEGUN |
+	// M_ERR; M_SIGNAL u32 signal, to its process group; at its end M_EXIT u32 wait status
 	M_HANGUP,  // when this client goes, with or without a word, and nobody else is attached, the exec loses its line: a terminal is
 		   // hung up (SIGHUP), else its streams are closed
 	// K: skepd -> slot
@@ -121,6 +124,7 @@ enum msg_type {
 // GATE_WIDE4 and 6 listen only while the policy has ranges that allow: whoever has the policy knows.
 enum gate_socket { GATE_TCP, GATE_DNS_UDP, GATE_DNS_TCP, GATE_AGENT, GATE_WIDE4, GATE_WIDE6, GATE_SOCKETS };
 #define AGENT_SOCKET "/run/lock/skep-ssh-agent" // inside; GATE_AGENT is the listener
+#define SUDO_SOCKET "/run/skep-sudo" // inside, with --root: where init listens on S
 enum answer_scope { SCOPE_ONCE, SCOPE_SANDBOX, SCOPE_ALWAYS };
 
 enum msg_role { ROLE_CLIENT, ROLE_CONTROL, ROLE_DIAL };
