@@ -4,6 +4,7 @@
 #include "api/exec_io_int.h"
 
 #include "base/fs.h"
+#include "base/id.h"
 #include "base/mem.h"
 #include "model/msg.h"
 #include <errno.h>
@@ -27,7 +28,7 @@ struct side {
 
 struct tunnel {
 	struct loop *loop;
-	struct upgraded *up;
+	struct upgraded *up; // has the client's descriptor
 	int cell_fd; // until it is in the loop
 	struct side client, cell;
 	struct buf greeting;
@@ -63,8 +64,11 @@ static void finish(struct tunnel *t)
 static void set_interest(struct tunnel *t)
 {
 	struct side *a = &t->client, *b = &t->cell;
-	loop_mod(t->loop, &a->w, (!a->eof && b->out.n < HIGH ? LOOP_IN : 0) | (a->out.n ? LOOP_OUT : 0));
-	loop_mod(t->loop, &b->w, (!b->eof && a->out.n < HIGH ? LOOP_IN : 0) | (b->out.n ? LOOP_OUT : 0));
+	if (a->eof && a->w.fd >= 0)
+		loop_del(t->loop, &a->w); // its hang-up would wake us until the cell has read
+	if (a->w.fd >= 0)
+		loop_mod(t->loop, &a->w, (!a->eof && b->out.n < HIGH ? LOOP_IN : 0) | (a->out.n ? LOOP_OUT : 0));
+	loop_mod(t->loop, &b->w, (!b->eof && !a->eof && a->out.n < HIGH ? LOOP_IN : 0) | (b->out.n ? LOOP_OUT : 0));
 }
 
 static bool drain(struct side *s)
@@ -100,8 +104,8 @@ static bool pass_on(struct tunnel *t, struct side *from, struct side *to)
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return true;
 	if (n <= 0) {
-		from->eof = true;
-		return from == &t->cell; // what the cell said last still goes out; a client that went needs nothing
+		from->eof = true; // what it said last still goes out
+		return true;
 	}
 	if (from == &t->client && !t->greeted)
 		return pass_greeting(t, chunk, (size_t)n);
@@ -116,8 +120,9 @@ static void on_side(struct tunnel *t, struct side *s, struct side *other, uint32
 		return;
 	if (events & (LOOP_IN | LOOP_HUP | LOOP_ERR) && !s->eof)
 		ok = pass_on(t, s, other);
-	ok = ok && drain(&t->client) && (t->cell.eof || drain(&t->cell));
-	if (!ok || (t->cell.eof && !t->client.out.n))
+	ok = ok && (t->cell.eof || drain(&t->cell));
+	t->client.eof |= !drain(&t->client); // it needs nothing more, but may have had a last word
+	if (!ok || (t->cell.eof && !t->client.out.n) || (t->client.eof && !t->cell.out.n))
 		finish(t);
 	else
 		set_interest(t);
@@ -159,19 +164,18 @@ static void on_up(void *ctx, struct upgraded *u)
 static int connect_cell(struct request *r, struct err *e)
 {
 	const struct sandbox *s = engine_get(r->engine, r->parts[0], e);
-	const char *up = request_header(r, "Upgrade");
-	if (!s)
+	const char *up = request_header(r, "Upgrade"), *id = s ? s->id : r->parts[0];
+	// A cell outlives the row of a sandbox that went with it, for clients whose line broke before they had everything.
+	if (!s && (e->kind != ERR_NOT_FOUND || !id_is(id)))
 		return -1;
 	if (!up || strcasecmp(up, PROTOCOL))
 		return err_set(e, ERR_INVALID, "ask with Upgrade: " PROTOCOL);
-	auto_free char *path = engine_socket(r->engine, s->id);
+	auto_free char *path = engine_socket(r->engine, id);
 	char *slash = strrchr(path, '/');
 	*slash = 0;
 	auto_fd int at = fs_open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0, e);
 	int fd = at < 0 ? -1 : fs_unix_connect(at, slash + 1, e);
-	if (fd < 0)
-		e->kind = ERR_UNAVAILABLE;
-	return fd;
+	return fd < 0 ? err_set(e, ERR_NOT_FOUND, "sandbox %s has no cell: it has ended", id) : fd;
 }
 
 void get_cell_tunnel(struct request *r)

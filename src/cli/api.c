@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/home.h"
+#include "cli/line.h"
 #include <string.h>
 #include <unistd.h>
 
@@ -20,7 +21,8 @@ static void show_wait(bool waiting)
 static int reopen(struct api *a, struct err *e)
 {
 	const char *token = NULL;
-	if (home_remote() && home_token(&token, e))
+	uint64_t ignored;
+	if (line_retry(&ignored, e) || (home_remote() && home_token(&token, e))) // before anything has begun
 		return -1;
 	int fd = home_connect_skepd(e);
 	if (fd < 0)

@@ -175,6 +175,19 @@ int home_token(const char **out, struct err *e)
 	return !*out || token_digits(*out) ? 0 : err_set(e, ERR_INVALID, "SKEP_TOKEN is not a token: skep_ and 64 digits of 0-9a-f, as skep token new prints it");
 }
 
+// A line that is dead without a word, as after a sleep of this machine, is noticed in a minute.
+static void set_options(int fd)
+{
+	static const struct {
+		int level, name, value;
+	} all[] = {
+		{IPPROTO_TCP, TCP_NODELAY, 1},   {SOL_SOCKET, SO_KEEPALIVE, 1},   {IPPROTO_TCP, TCP_KEEPIDLE, 15},
+		{IPPROTO_TCP, TCP_KEEPINTVL, 5}, {IPPROTO_TCP, TCP_KEEPCNT, 3}, {IPPROTO_TCP, TCP_USER_TIMEOUT, 60000},
+	};
+	for (size_t i = 0; i < countof(all); i++)
+		setsockopt(fd, all[i].level, all[i].name, &all[i].value, sizeof all[i].value);
+}
+
 // Each address of the name in turn; a dead one costs CONNECT_MS.
 static int dial(const struct addrinfo *list, struct err *e)
 {
@@ -182,7 +195,7 @@ static int dial(const struct addrinfo *list, struct err *e)
 	for (const struct addrinfo *a = list; a; a = a->ai_next) {
 		auto_fd int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 		struct pollfd p = {.fd = fd, .events = POLLOUT};
-		int why = 0, one = 1;
+		int why = 0;
 		socklen_t n = sizeof why;
 		if (fd < 0)
 			continue;
@@ -193,7 +206,7 @@ static int dial(const struct addrinfo *list, struct err *e)
 		else
 			getsockopt(fd, SOL_SOCKET, SO_ERROR, &why, &n);
 		if (!why && !fcntl(fd, F_SETFL, 0)) {
-			setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+			set_options(fd);
 			return take_fd(&fd);
 		}
 		errno = why;

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cli/ask.h"
-#include "cli/cell.h"
+#include "cli/line.h"
 #include "cli/out.h"
 #include "cli/sink.h"
 #include "cli/term.h"
@@ -37,6 +37,7 @@ struct pump {
 	const struct pump_spec *s;
 	struct pump_result *r;
 	struct err *e;
+	struct line line;
 	int sock, sigfd;
 	bool closed;  // the cell closed the connection
 	bool mute;    // it takes nothing more from us
@@ -50,7 +51,9 @@ struct pump {
 	uint64_t got[3];      // by stream: offset of the next byte
 	uint64_t in_start, in_off, in_credit;
 	bool in_known, in_over; // in_known: the cell told where stdin stands
+	bool in_ended;		// and it was told that there is no more
 	bool done;		// M_DONE came
+	bool came_back;		// on a line that is not the first
 	struct ask ask;
 	sigset_t mask_before;
 };
@@ -122,11 +125,7 @@ static void put_winsize(struct pump *p)
 static void put_hello(struct pump *p)
 {
 	auto_buf struct buf b = BUF_INIT(4096);
-	wire_u32(&b, PROTO_VERSION);
-	wire_u8(&b, ROLE_CLIENT);
-	wire_str(&b, p->s->ticket);
-	wire_u64(&b, p->s->out_from);
-	wire_u64(&b, p->s->err_from);
+	line_hello(&p->line, &b, p->got);
 	put_frame(p, M_HELLO, 0, &b);
 }
 
@@ -136,6 +135,16 @@ static void put_credit(struct pump *p, uint8_t stream)
 	auto_buf struct buf b = BUF_INIT(8);
 	wire_u64(&b, UINT64_MAX);
 	put_frame(p, M_CREDIT, stream, &b);
+}
+
+static void put_seen(struct pump *p, bool idle)
+{
+	for (uint8_t stream = 1; stream < 3; stream++) {
+		auto_buf struct buf b = BUF_INIT(8);
+		wire_u64(&b, p->got[stream]);
+		if (line_must_say(&p->line, stream, p->got[stream], idle))
+			put_frame(p, M_SEEN, stream, &b);
+	}
 }
 
 static void flush_out(struct pump *p)
@@ -175,7 +184,22 @@ static bool wants_stdin(const struct pump *p)
 static void end_stdin(struct pump *p)
 {
 	p->in_over = true;
-	if (!p->s->join || p->in_off != p->in_start)
+	p->in_ended = !p->s->join || p->in_off != p->in_start;
+	if (p->in_ended)
+		put_frame(p, M_EOF, 0, &(struct buf){0});
+}
+
+// Behind a new greeting: what the cell does not have is sent again, as one frame; it is less than the cell's window.
+static void repeat_stdin(struct pump *p, uint64_t taken)
+{
+	auto_buf struct buf b = BUF_INIT(p->line.kept.max + 8);
+	if (taken > p->in_off) // others sent as well
+		p->in_off = taken;
+	wire_u64(&b, p->line.kept_from);
+	buf_add(&b, p->line.kept.p, p->line.kept.n);
+	if (p->line.kept.n)
+		put_frame(p, M_DATA, 0, &b);
+	if (p->in_ended)
 		put_frame(p, M_EOF, 0, &(struct buf){0});
 }
 
@@ -200,7 +224,10 @@ static int on_credit(struct pump *p, struct wire *w)
 		drop_stdin(p);
 		return 0;
 	}
-	if (!p->in_known) // behind what earlier clients sent
+	line_taken(&p->line, taken);
+	if (!p->in_known && p->came_back)
+		repeat_stdin(p, taken);
+	else if (!p->in_known) // behind what earlier clients sent
 		p->in_start = p->in_off = taken;
 	p->in_known = true;
 	p->in_credit = upto;
@@ -283,6 +310,7 @@ static void read_stdin(struct pump *p)
 	put_head(at, 8 + (uint32_t)n, M_DATA, 0);
 	for (int i = 0; i < 8; i++)
 		at[FRAME_HEAD + i] = (char)(p->in_off >> 8 * i);
+	line_keep(&p->line, p->in_off, at + DATA_HEAD, (size_t)n);
 	p->out.n += DATA_HEAD + (size_t)n;
 	p->in_off += (uint64_t)n;
 }
@@ -389,6 +417,10 @@ static int on_refusal(struct pump *p, struct wire *w)
 	uint32_t kind = wire_get_u32(w);
 	(void)wire_get_u32(w);
 	auto_free char *msg = wire_get_str(w);
+	if (kind == ERR_DENIED && p->came_back && !p->in_known && p->s->exec && !p->line.stranger) {
+		p->line.stranger = p->closed = p->mute = true; // it waited for us no longer
+		return 0;
+	}
 	err_set(p->e, kind && kind < ERR_KINDS ? (enum err_kind)kind : ERR_SYSTEM, "%s",
 		msg ? msg : "the cell refused");
 	return refuse(p);
@@ -399,6 +431,8 @@ static void suspend(struct pump *p);
 static int on_frame(struct pump *p, const struct frame *f)
 {
 	struct wire w = {.p = f->p, .n = f->n};
+	if (f->type != M_ERR)
+		line_works(&p->line);
 	switch ((enum msg_type)f->type) {
 	case M_DATA:
 		return on_data(p, f->stream, &w);
@@ -460,24 +494,31 @@ static int read_cell(struct pump *p)
 		return 0;
 	}
 	p->in.n += (size_t)n;
-	if ((size_t)n == p->chunk)
+	bool idle = (size_t)n < p->chunk;
+	if (!idle)
 		p->chunk = READ_CHUNK;
-	return take_frames(p);
+	if (take_frames(p))
+		return -1;
+	put_seen(p, idle);
+	return 0;
 }
 
 // --- signals ---
 
-static int resume(struct pump *p)
+static void take_terminal(struct pump *p)
 {
 	struct err e;
-	if (p->s->tty && !p->exited) {
-		if (p->s->in >= 0 && isatty(p->s->in) && term_raw(p->s->in, &e))
-			return -1; // the terminal is gone; reading it will say so
+	if (!p->s->tty || p->exited)
+		return;
+	if (p->s->in < 0 || !isatty(p->s->in) || !term_raw(p->s->in, &e)) // one that is gone will say so when it is read
 		put_winsize(p);
-	}
+}
+
+static void resume(struct pump *p)
+{
+	take_terminal(p);
 	if (p->s->forward || p->s->tty)
 		put_signal(p, SIGCONT);
-	return 0;
 }
 
 // ^Z. SIGTSTP and not SIGSTOP: where no shell could ever continue us (an orphaned process group) the
@@ -596,24 +637,74 @@ static int turn(struct pump *p)
 	return 0;
 }
 
+static bool has_all(const struct pump *p)
+{
+	return p->done || (p->exited && !p->s->to_end);
+}
+
 // All output comes before the exit status.
 static bool is_over(const struct pump *p)
 {
-	bool told = p->closed || p->done || (p->exited && !p->s->to_end);
+	bool told = p->closed || has_all(p);
 	return told && !sink_waiting(&p->sinks[0]) && !sink_waiting(&p->sinks[1]);
 }
 
-static int begin(struct pump *p)
+static void greet(struct pump *p)
 {
-	p->sock = cell_connect(p->s->socket, p->e);
-	if (p->sock < 0 && (p->e->sys == ENOENT || p->e->sys == ECONNREFUSED))
-		err_set(p->e, ERR_UNAVAILABLE, "the cell ended before skep could attach to it");
-	if (p->sock < 0)
-		return -1;
 	put_hello(p);
 	put_credit(p, 1);
 	put_credit(p, 2);
 	flush_out(p);
+}
+
+// While there is no line, a terminal is as it was and a signal ends us as it would end any program. One line says so.
+static int wait_for_line(struct pump *p)
+{
+	static const int ours[] = {SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGTSTP};
+	sigset_t set, was;
+	auto_buf struct buf b = BUF_INIT(256);
+	sigemptyset(&set);
+	for (size_t i = 0; i < countof(ours); i++)
+		sigaddset(&set, ours[i]);
+	term_restore();
+	buf_fmt(&b, "skep: connection lost, trying again%s%s\n", p->s->exec ? ". The command goes on: skep attach " : "", p->s->exec ? p->s->exec : "");
+	if (isatty(STDERR_FILENO) && !p->line.until_ms)
+		out_stderr(&b);
+	sigprocmask(SIG_UNBLOCK, &set, &was);
+	int fd = line_again(&p->line, p->e);
+	sigprocmask(SIG_SETMASK, &was, NULL);
+	return fd;
+}
+
+// The line broke before everything was said.
+static int come_back(struct pump *p)
+{
+	close_fd(&p->sock);
+	p->sock = wait_for_line(p);
+	if (p->sock < 0 && p->exited) {
+		p->done = true; // what is missing is only what changed
+		return 0;
+	}
+	if (p->sock < 0)
+		return refuse(p);
+	buf_clear(&p->in);
+	buf_clear(&p->out);
+	p->out_at = p->in_credit = 0;
+	p->came_back = true;
+	p->closed = p->mute = p->in_known = false;
+	greet(p);
+	take_terminal(p);
+	return 0;
+}
+
+static int begin(struct pump *p)
+{
+	p->sock = line_open(&p->line, p->s->socket, p->s->ticket, p->s->exec, p->e);
+	if (p->sock < 0 && (p->e->sys == ENOENT || p->e->sys == ECONNREFUSED))
+		err_set(p->e, ERR_UNAVAILABLE, "the cell ended before skep could attach to it");
+	if (p->sock < 0)
+		return -1;
+	greet(p);
 	signal(SIGPIPE, SIG_IGN); // a reader that went away is an answer of write
 	if (open_signals(p))
 		return -1;
@@ -654,8 +745,13 @@ int pump_run(const struct pump_spec *s, struct pump_result *out, struct err *e)
 	p.joined = s->out >= 0 && s->err >= 0 && sink_is_same(&p.sinks[0], &p.sinks[1]);
 	int rc = begin(&p);
 	while (!rc && !is_over(&p) && !turn(&p))
-		;
+		if (p.closed && !has_all(&p) && line_comes_back(&p.line) && come_back(&p))
+			break;
 	term_restore();
+	if (line_comes_back(&p.line) && p.sock >= 0) { // we do not come back any more
+		put_frame(&p, M_SEEN, 0, &(struct buf){0});
+		flush_last_words(&p);
+	}
 	if (!rc)
 		rc = outcome(&p);
 	sigprocmask(SIG_SETMASK, &p.mask_before, NULL);
@@ -664,6 +760,7 @@ int pump_run(const struct pump_spec *s, struct pump_result *out, struct err *e)
 	ask_done(&p.ask);
 	buf_done(&p.in);
 	buf_done(&p.out);
+	line_close(&p.line);
 	close_fd(&p.sock);
 	close_fd(&p.sigfd);
 	if (rc)

@@ -12,7 +12,8 @@
 // send up to the absolute offset the receiver last granted with M_CREDIT.
 #pragma once
 
-#define PROTO_VERSION 1
+// Of K, C, N and G alike. Who greets in another version is refused with both numbers, and nothing else of the greeting is read.
+#define PROTO_VERSION 2
 
 enum msg_type {
 	M_NONE,
@@ -20,7 +21,8 @@ enum msg_type {
 	// any channel
 	M_ERR,	// u32 err_kind, u32 errno, str message
 	M_OK,	// answer without content
-	M_HELLO, // C, K: u32 version, u8 role, str key (K) or ticket (C; of an exec, or with ROLE_DIAL of M_DIALS), u64 stdout offset, u64 stderr offset (C)
+	M_HELLO, // C, K: u32 version, u8 role, str key (K) or ticket (C; of an exec, or with ROLE_DIAL of M_DIALS), u64 stdout offset, u64 stderr offset (C),
+		 // then nothing, or for a client that comes back when its line breaks: str line (a key of its own making), u64 ms to wait for it. Who comes back has no ticket, but the line
 
 	// N: skepd -> nursery
 	M_NURSERY, // first: u32 version, str SKEP_HOME, str caller's HOME, strv tool roots, strv hidden paths below them
@@ -110,6 +112,7 @@ enum msg_type {
 	// C: client -> cell
 	M_HANGUP,  // when this client goes, with or without a word, and nobody else is attached, the exec loses its line: a terminal is
 		   // hung up (SIGHUP), else its streams are closed
+	M_SEEN,	   // of who has a line: stream 1 or 2: u64 offset: what is before it has come. 0: the client goes and does not come back
 };
 
 enum gate_socket { GATE_TCP, GATE_DNS_UDP, GATE_DNS_TCP, GATE_AGENT, GATE_SOCKETS };
