@@ -3,7 +3,7 @@
 //
 //   N  skepd <-> nursery            K  skepd <-> skep-cell (control)
 //   C  local client <-> skep-cell   I  skep-cell <-> init
-//   G  skep-cell <-> skep-gate
+//   G  skep-cell <-> skep-gate      S  skep <-> skep-ssh, for a sandbox of another machine
 //
 // A channel to a cell's socket (K, C) starts with HELLO from the connecting side; the slot socket that the
 // nursery hands to skepd becomes K with M_SPEC. A request carries an id (frame.id) that its answer repeats.
@@ -112,6 +112,10 @@ enum msg_type {
 	// C: client -> cell
 	M_HANGUP,  // when this client goes, with or without a word, and nobody else is attached, the exec loses its line: a terminal is
 		   // hung up (SIGHUP), else its streams are closed
+	// S: skep-ssh -> skep, which asks the skepd of SKEP_HOST. M_DIAL and its answers as above
+	M_POST,	   // stream 0: an exec, 1: a job; JSON -> M_OK JSON | M_ERR
+	M_LINE,	   // -> M_OK + fd: channel C | M_ERR
+	// C: client -> cell
 	M_SEEN,	   // of who has a line: stream 1 or 2: u64 offset: what is before it has come. 0: the client goes and does not come back
 };
 
