@@ -137,6 +137,10 @@ const char *api_pick(const json_t *boxes, const char *cwd)
 
 char *api_default_id(struct api *a, struct err *e)
 {
+	if (home_remote()) {
+		err_set(e, ERR_INVALID, "name a sandbox: this directory is not on the machine of SKEP_HOST (skep ps lists them)");
+		return NULL;
+	}
 	auto_free char *cwd = getcwd(NULL, 0);
 	auto_json json_t *j = api_json(a, "GET", "/v1/sandboxes", NULL, e);
 	if (!j)

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/api.h"
+#include "cli/home.h"
 #include "cli/out.h"
 #include "cli/request.h"
 #include "cli/session.h"
@@ -59,7 +60,8 @@ static json_t *start(const char *id, struct exec_request *x, struct err *e)
 	if (api_open(&a, e))
 		return NULL;
 	auto_free char *found = id ? xstrdup(id) : api_default_id(&a, e), *cwd = NULL;
-	if (!found || (!x->cwd && cwd_inside(&a, found, &cwd, e)))
+	bool here = !home_remote(); // else this directory means nothing there
+	if (!found || (here && !x->cwd && cwd_inside(&a, found, &cwd, e)))
 		return NULL;
 	x->cwd = x->cwd ? x->cwd : cwd;
 	if (request_exec(&body, x, e))

@@ -179,7 +179,11 @@ int request_job(struct buf *b, char *const *argv, bool want_stdin, struct err *e
 
 char *request_path(const char *label, const char *path, struct err *e)
 {
-	char *real = realpath(path, NULL);
+	if (home_remote() && *path != '/') {
+		err_set(e, ERR_INVALID, "%s%.200s: a directory of the machine of SKEP_HOST is named by its whole path", label, path);
+		return NULL;
+	}
+	char *real = home_remote() ? xstrdup(path) : realpath(path, NULL);
 	if (real)
 		return real;
 	bool absent = errno == ENOENT || errno == ENOTDIR;
