@@ -689,6 +689,7 @@ static int come_back(struct pump *p)
 		return refuse(p);
 	buf_clear(&p->in);
 	buf_clear(&p->out);
+	ask_done(&p->ask); // refused, since nobody was there
 	p->out_at = p->in_credit = 0;
 	p->came_back = true;
 	p->closed = p->mute = p->in_known = false;

@@ -171,3 +171,21 @@ def test_terminal_that_gives_up_is_whole(home, far, terminal):
         relay.open = True
     xid = next(x["id"] for x in home.api("GET", f"/v1/sandboxes/{far.box}/execs")[1]["execs"] if x["state"] == "running")
     home.skep("kill", xid, "KILL").ok()
+
+
+def test_skepd_is_started_anew(home):
+    """The cell does not need it; the client finds the new one."""
+    home.new("--empty", "--name", "far")
+    secret = token(home, "--scope", "run")
+
+    def serve():
+        return int(home.skep("serve", "-d", "--listen", "127.0.0.1:0").ok().out.split("127.0.0.1:")[1].split()[0].strip("/"))
+
+    with Relay(serve()) as relay:
+        p = home.popen("exec", "-i", "far", "--", "sh", "-c", "echo up; cat; exit 8", stdin=subprocess.PIPE, env={"SKEP_HOST": f"http://127.0.0.1:{relay.port}", "SKEP_TOKEN": secret})
+        assert p.stdout.read(3) == b"up\n"
+        home.kill_skepd()
+        relay.to = serve()
+        blob = os.urandom(1 << 20)
+        out, err = p.communicate(blob, timeout=60)
+    assert (p.returncode, err) == (8, b"") and out == blob
