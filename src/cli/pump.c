@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cli/ask.h"
+#include "cli/cell.h"
 #include "cli/line.h"
 #include "cli/out.h"
 #include "cli/sink.h"
@@ -32,6 +33,7 @@
 #define DATA_HEAD (FRAME_HEAD + 8u) // frame header and offset
 #define HITS_MAX 32		    // different messages shown
 #define LAST_WORDS_MS 1000	    // to get a signal out before we stop or die
+#define ALIVE_MS 25000		    // of silence on a line that may break
 
 struct pump {
 	const struct pump_spec *s;
@@ -145,6 +147,14 @@ static void put_seen(struct pump *p, bool idle)
 		if (line_must_say(&p->line, stream, p->got[stream], idle))
 			put_frame(p, M_SEEN, stream, &b);
 	}
+}
+
+// Proxies end what is silent for a minute, and TCP notices a dead line only when something is sent.
+static void put_alive(struct pump *p)
+{
+	auto_buf struct buf b = BUF_INIT(8);
+	wire_u64(&b, p->got[1]);
+	put_frame(p, M_SEEN, 1, &b);
 }
 
 static void flush_out(struct pump *p)
@@ -343,7 +353,7 @@ static int sink_failed(struct pump *p)
 static int tell_gap(struct pump *p, int stream, uint64_t from, uint64_t to)
 {
 	p->got[stream] = to;
-	if (!p->s->marks)
+	if (!p->s->marks && !p->came_back) // who was away too long shall know
 		return 0;
 	auto_buf struct buf b = BUF_INIT(256);
 	buf_fmt(&b, "skep: [%llu bytes of %s were not kept]\n", (unsigned long long)(to - from),
@@ -613,16 +623,25 @@ static int flush_sinks(struct pump *p, const struct pollfd *fds)
 	return 0;
 }
 
+static int wait_ms(const struct pump *p)
+{
+	int ask = ask_wait_ms(&p->ask);
+	return line_comes_back(&p->line) && (ask < 0 || ask > ALIVE_MS) ? ALIVE_MS : ask;
+}
+
 static int turn(struct pump *p)
 {
 	struct pollfd fds[P_COUNT];
 	ask(p, fds);
-	if (poll(fds, P_COUNT, ask_wait_ms(&p->ask)) < 0) {
+	int ready = poll(fds, P_COUNT, wait_ms(p));
+	if (ready < 0) {
 		if (errno == EINTR)
 			return 0;
 		err_sys(p->e, "poll");
 		return refuse(p);
 	}
+	if (!ready && line_comes_back(&p->line))
+		put_alive(p);
 	for (int sig; fds[P_SIG].revents && !p->fatal && (sig = loop_signal_next(p->sigfd));)
 		on_signal(p, sig);
 	if (p->fatal)
@@ -722,7 +741,11 @@ static int outcome(struct pump *p)
 		return 0;
 	if (p->refused)
 		return -1;
-	return p->exited ? 0 : err_set(p->e, ERR_UNAVAILABLE, "the cell died before the command ended");
+	if (p->exited)
+		return 0;
+	if (cell_is_far() && p->s->exec)
+		return err_set(p->e, ERR_UNAVAILABLE, "the connection was lost before the command ended. If it goes on: skep attach %s", p->s->exec);
+	return err_set(p->e, ERR_UNAVAILABLE, "the cell died before the command ended");
 }
 
 int pump_run(const struct pump_spec *s, struct pump_result *out, struct err *e)

@@ -106,6 +106,12 @@ def test_given_up_in_plain_words(home, far):
         home.skep("kill", words[-1], "KILL").ok()
         assert q.wait(30) == 137
         q.communicate()
+        p = home.popen("exec", "far", "--", "sh", "-c", "echo up; sleep 7172", env=far.env(relay, SKEP_RETRY="0"))
+        assert p.stdout.read(3) == b"up\n"
+        relay.cut_all()
+        _, err = p.communicate(timeout=60)
+        assert p.returncode == 125 and err.decode().split()[-3:-1] == ["skep", "attach"], err
+        home.skep("kill", err.decode().split()[-1], "KILL").ok()
         home.skep("exec", "far", "--", "true", env=far.env(relay, SKEP_RETRY="soon")).fails(125, "SKEP_RETRY")
 
 
