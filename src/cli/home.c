@@ -164,8 +164,13 @@ const char *home_remote(void)
 	static char *authority; // of one process there is one
 	const char *host = getenv("SKEP_HOST");
 	size_t skip = !host ? 0 : str_has_prefix(host, "http://") ? strlen("http://") : str_has_prefix(host, "https://") ? strlen("https://") : 0;
+	if (!skip)
+		return NULL;
+	size_t n = strcspn(host + skip, "/");
+	if (authority && strlen(authority) == n && !memcmp(authority, host + skip, n))
+		return authority; // others hold it
 	free(authority);
-	authority = skip ? xstrndup(host + skip, strcspn(host + skip, "/")) : NULL;
+	authority = xstrndup(host + skip, n);
 	return authority;
 }
 

@@ -156,6 +156,7 @@ static int wait_shaken(int fd, struct err *e)
 	}
 	if (!b.n)
 		return err_set(e, ERR_UNAVAILABLE, "skep-gate, which speaks TLS for skep, ended without a word");
+	b.p[b.n] = 0;
 	if (b.p[0] != 'D')
 		return err_set(e, ERR_UNAVAILABLE, "%s", buf_cstr(&b) + 1);
 	return err_set(e, ERR_DENIED, "its certificate is not accepted: %s (SKEP_CA=FILE names a private authority)", buf_cstr(&b) + 1);
