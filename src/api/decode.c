@@ -166,7 +166,7 @@ static int get_umask(const json_t *o, uint32_t *inout, bool *has, struct err *e)
 int decode_exec(const json_t *o, struct exec_request *x, struct err *e)
 {
 	static const char *const known[] = {"argv", "argv_b64", "env", "cwd", "user", "tty", "rows", "cols", "stdin",
-					    "detach", "timeout_ms", "umask", "caller_env", NULL};
+					    "detach", "timeout_ms", "umask", "caller_env", "caller_cwd", NULL};
 	const json_t *timeout = json_object_get(o, "timeout_ms");
 	x->has_timeout = timeout && !json_is_null(timeout);
 	if (json_only(o, known, e) || decode_argv(o, &x->argv, e) || json_get_strv(o, "env", &x->env, e) ||
@@ -174,7 +174,7 @@ int decode_exec(const json_t *o, struct exec_request *x, struct err *e)
 	    get_u32(o, "rows", 10000, &x->rows, e) || get_u32(o, "cols", 10000, &x->cols, e) ||
 	    json_get_bool(o, "stdin", &x->want_stdin, e) || json_get_bool(o, "detach", &x->detached, e) ||
 	    get_ms(o, "timeout_ms", &x->timeout_ms, e) || get_umask(o, &x->umask_bits, &x->has_umask, e) ||
-	    json_get_strv(o, "caller_env", &x->caller_env, e))
+	    json_get_strv(o, "caller_env", &x->caller_env, e) || own_str(o, "caller_cwd", &x->caller_cwd, e))
 		return -1;
 	return 0;
 }

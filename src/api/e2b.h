@@ -25,9 +25,12 @@ struct e2b_box {
 	char *user, *workdir;	// of a command that names none; never NULL
 	char **env;		// NAME=value: of the template, then of the create, and E2B_SANDBOX, E2B_SANDBOX_ID, E2B_TEMPLATE_ID
 	char **metadata;	// name, value, name, value, …; never NULL
-	char *network;		// the JSON object it was told, NULL = nothing
+	char *network;		// the JSON object it was told, without values of headers; NULL = nothing
+	char *mask_host;	// the Host that requests to its ports have, "${PORT}" in it is the port; NULL = the usual
 	bool has_internet, internet; // allow_internet_access as it was told
 	bool auto_pause, auto_resume;
+	bool drops_memory;	// the pause at the end of its time keeps files only
+	bool no_memory;		// it was paused so: traffic does not bring it back
 	uint64_t timeout_ms;	// of the create: what a resume by traffic gets
 	uint64_t started, paused; // Unix ms; paused 0 = it is not
 	uint64_t ends;		// when it is killed or paused, 0 = never

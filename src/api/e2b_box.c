@@ -47,6 +47,7 @@ void e2b_box_free(struct e2b_box *b)
 	free(b->user);
 	free(b->workdir);
 	free(b->network);
+	free(b->mask_host);
 	strv_free(b->env);
 	strv_free(b->metadata);
 	free(b);
@@ -67,10 +68,13 @@ static void print_box(struct buf *out, const struct e2b_box *b)
 	jw_kstrv(&w, "env", b->env);
 	jw_kstrv(&w, "metadata", b->metadata);
 	jw_kstr(&w, "network", b->network);
+	jw_kstr(&w, "mask_host", b->mask_host);
 	if (b->has_internet)
 		jw_kbool(&w, "internet", b->internet);
 	jw_kbool(&w, "auto_pause", b->auto_pause);
 	jw_kbool(&w, "auto_resume", b->auto_resume);
+	jw_kbool(&w, "drops_memory", b->drops_memory);
+	jw_kbool(&w, "no_memory", b->no_memory);
 	jw_ku64(&w, "timeout_ms", b->timeout_ms);
 	jw_ku64(&w, "started", b->started);
 	jw_ku64(&w, "paused", b->paused);
@@ -113,12 +117,15 @@ static struct e2b_box *read_box(const char *id, const char *text)
 	b->user = own(o, "user");
 	b->workdir = own(o, "workdir");
 	b->network = own(o, "network");
+	b->mask_host = own(o, "mask_host");
 	strv_of(o, "env", &b->env);
 	strv_of(o, "metadata", &b->metadata);
 	b->has_internet = json_is_boolean(json_object_get(o, "internet"));
 	b->internet = json_is_true(json_object_get(o, "internet"));
 	b->auto_pause = json_is_true(json_object_get(o, "auto_pause"));
 	b->auto_resume = json_is_true(json_object_get(o, "auto_resume"));
+	b->drops_memory = json_is_true(json_object_get(o, "drops_memory"));
+	b->no_memory = json_is_true(json_object_get(o, "no_memory"));
 	b->timeout_ms = json_u64(o, "timeout_ms");
 	b->started = json_u64(o, "started");
 	b->paused = json_u64(o, "paused");
@@ -339,6 +346,16 @@ static void on_ended(void *ctx, const struct err *e, const struct outcome *o)
 		log_line(LOG_WARN, "an E2B sandbox whose time is over: %s", e->msg);
 }
 
+void e2b_pause(struct engine *g, struct e2b_box *b, bool memory, struct done d)
+{
+	b->no_memory = !memory;
+	e2b_box_save(g, b);
+	if (memory)
+		engine_pause(g, b->id, true, d);
+	else
+		engine_stop(g, b->id, d);
+}
+
 static void arm(void)
 {
 	uint64_t now = clock_unix_ms(), first = 0;
@@ -380,7 +397,7 @@ static void end_all(void)
 	for (char **id = pause; id && *id; id++) {
 		struct e2b_box *b = find(*id, strlen(*id));
 		if (b && !e2b_end_set(self.engine, b, 0, &ignored))
-			engine_pause(self.engine, *id, true, (struct done){on_ended, NULL});
+			e2b_pause(self.engine, b, !b->drops_memory, (struct done){on_ended, NULL});
 	}
 	strv_free(kill);
 	strv_free(pause);
@@ -432,6 +449,7 @@ void e2b_resume(struct engine *g, struct e2b_box *b, uint64_t timeout_ms, struct
 	struct resume *r = xcalloc(1, sizeof *r);
 	*r = (struct resume){.g = g, .done = d};
 	memcpy(r->id, b->id, sizeof r->id);
+	b->no_memory = false;
 	if (s->state == STATE_PAUSED)
 		engine_pause(g, r->id, false, (struct done){on_resumed, r});
 	else
@@ -457,7 +475,7 @@ static void on_awake(void *ctx, const struct err *e, struct e2b_box *b)
 void e2b_awake(struct engine *g, const char *id, void (*fn)(void *ctx, struct e2b_box *b), void *ctx)
 {
 	struct e2b_box *b = e2b_box_get(g, id);
-	if (!b || e2b_is_running(g, b) || !b->auto_resume) {
+	if (!b || e2b_is_running(g, b) || !b->auto_resume || b->no_memory) {
 		fn(ctx, b && e2b_is_running(g, b) ? b : NULL);
 		return;
 	}
@@ -485,7 +503,38 @@ static bool is_e2b(void *ctx, const struct sandbox *s)
 	return !s || find(s->id, strlen(s->id));
 }
 
-const struct preview_policy e2b_preview = {.judge = judge, .is_e2b = is_e2b};
+static char *host_of(void *ctx, const struct sandbox *s, uint16_t port)
+{
+	const struct e2b_box *b = find(s->id, strlen(s->id));
+	(void)ctx;
+	return b && b->mask_host ? e2b_mask_of(b->mask_host, port) : NULL;
+}
+
+struct waking {
+	void (*fn)(void *ctx, bool runs);
+	void *ctx;
+};
+
+static void on_woken(void *ctx, struct e2b_box *b)
+{
+	struct waking *w = ctx;
+	w->fn(w->ctx, b != NULL);
+	free(w);
+}
+
+static void wake(void *ctx, const char *sandbox, void (*fn)(void *ctx, bool runs), void *fn_ctx)
+{
+	(void)ctx;
+	if (!find(sandbox, strlen(sandbox))) {
+		fn(fn_ctx, true);
+		return;
+	}
+	struct waking *w = xcalloc(1, sizeof *w);
+	*w = (struct waking){fn, fn_ctx};
+	e2b_awake(self.engine, sandbox, on_woken, w);
+}
+
+const struct preview_policy e2b_preview = {.judge = judge, .is_e2b = is_e2b, .host_of = host_of, .wake = wake};
 
 // --- the whole ---
 

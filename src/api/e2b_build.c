@@ -325,7 +325,7 @@ void e2b_build_begin(struct request *r, struct e2b_template *t, struct e2b_build
 		finish(x, &e);
 		return;
 	}
-	struct create c = {.limits = LIMITS_DEFAULT, .umask_bits = 022, .start = true, .no_project = true, .no_caches = true, .setup = SETUP_OFF, .keep_tmp = true};
+	struct create c = {.limits = e2b_limits_of(t), .umask_bits = 022, .start = true, .no_project = true, .no_caches = true, .setup = SETUP_OFF, .keep_tmp = true};
 	if (!t->builtin) // what those are made of is here
 		e2b_net_open(r, &c.net);
 	if (on) {

@@ -3,6 +3,7 @@
 #include "api/e2b_int.h"
 #include "api/auth.h"
 #include "api/e2b_routes.h"
+#include "api/once.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -16,6 +17,7 @@ struct making {
 	struct create c;
 	char template_id[ID_SIZE], build[40];
 	int tries;
+	struct once *once; // NULL: it has no Idempotency-Key
 };
 
 static void making_free(struct making *m)
@@ -28,8 +30,23 @@ static void making_free(struct making *m)
 static void fail(struct making *m, const struct err *e)
 {
 	struct request *r = m->r;
+	once_end(m->once, e, NULL);
 	making_free(m);
 	request_fail(r, e);
+}
+
+// It was made under the same key, and its answer was lost.
+static void replay(struct request *r, const char *sandbox, const char *exec)
+{
+	struct jsonw w = e2b_out(r);
+	struct e2b_box *b = e2b_box_get(r->engine, sandbox);
+	(void)exec;
+	if (!b) {
+		e2b_error(r, 404, "sandbox %s was made under this Idempotency-Key and has been removed since", sandbox);
+		return;
+	}
+	e2b_put_sandbox(r, &w, b);
+	request_answer(r, 201);
 }
 
 static int read_pairs(const json_t *o, const char *field, char ***out, bool joined, struct err *e)
@@ -72,25 +89,14 @@ static int read_lifecycle(const json_t *o, struct e2b_box *b, struct err *e)
 		return -1;
 	if (json_is_object(resume) && json_get_bool(resume, "enabled", &b->auto_resume, e))
 		return err_wrap(e, "autoResume");
+	b->drops_memory = !memory;
 	if (!memory && !b->auto_pause)
 		return err_set(e, ERR_INVALID, "autoPauseMemory can only be set to false when autoPause is enabled");
+	if (b->auto_resume && !b->auto_pause)
+		return err_set(e, ERR_INVALID, "autoResume can only be enabled when autoPause is enabled");
 	if (!memory && b->auto_resume)
 		return err_set(e, ERR_INVALID, "autoPauseMemory cannot be false when autoResume is enabled");
 	return 0;
-}
-
-void e2b_copy_network(const json_t *o, const json_t *network, struct e2b_box *b)
-{
-	const json_t *internet = json_object_get(o, "allow_internet_access");
-	auto_buf struct buf text = BUF_INIT(LIMIT_REQUEST_BODY);
-	b->has_internet = json_is_boolean(internet);
-	b->internet = json_is_true(internet);
-	mem_free_ptr(&b->network);
-	b->network = NULL;
-	if (!json_is_object(network))
-		return;
-	json_print(&text, network, 0);
-	b->network = buf_take(&text);
 }
 
 // Labels are what `skep ps` shows; a name that can be no label is E2B's alone.
@@ -121,14 +127,15 @@ static int read_create(struct making *m, uint64_t timeout_s, struct err *e)
 	bool open = true;
 	if (refuse_unbuilt(o, e) || read_pairs(json_object_get(o, "metadata"), "metadata", &b->metadata, false, e) ||
 	    read_pairs(json_object_get(o, "envVars"), "envVars", &b->env, true, e) || read_lifecycle(o, b, e) ||
-	    e2b_net_read(m->r, network, &m->c.net, e) || json_get_bool(network, "allowPublicTraffic", &open, e))
+	    e2b_net_read(m->r, network, &m->c.net, e) || json_get_bool(network, "allowPublicTraffic", &open, e) ||
+	    e2b_mask_read(network, &b->mask_host, e) || e2b_limits_read(o, &m->c.limits, e))
 		return -1;
-	e2b_copy_network(o, network, b);
+	e2b_copy_network(o, network, b, false);
 	if (!open)
 		key_make(b->traffic);
 	b->timeout_ms = timeout_s * 1000;
 	m->c.ttl_ms = b->timeout_ms + E2B_GRACE_MS;
-	m->c.on_expiry = b->auto_pause ? EXPIRY_PAUSE : EXPIRY_STOP;
+	m->c.on_expiry = b->auto_pause && !b->drops_memory ? EXPIRY_PAUSE : EXPIRY_STOP;
 	m->c.start = true;
 	label_metadata(b, &m->c);
 	if (m->r->who->on == ON_LABEL) // what it makes is its own
@@ -170,7 +177,11 @@ static void answer_created(struct making *m)
 	struct err e;
 	m->box = NULL;
 	e2b_put_sandbox(r, &w, b);
+	struct outcome made = {.sandbox = e2b_row(r->engine, b)};
 	int rc = e2b_box_add(r->engine, b, &e);
+	if (!rc && !made.sandbox)
+		err_set(&e, ERR_NOT_FOUND, "it ended at once");
+	once_end(m->once, rc || !made.sandbox ? &e : NULL, &made);
 	making_free(m);
 	if (rc)
 		request_fail(r, &e);
@@ -284,7 +295,7 @@ static void create(struct request *r, uint64_t timeout_s, bool secure)
 	struct making *m = xcalloc(1, sizeof *m);
 	m->r = r;
 	m->box = e2b_box_new("");
-	m->c.limits = LIMITS_DEFAULT;
+	m->c.limits = e2b_limits_of(t);
 	m->c.umask_bits = 022;
 	memcpy(m->template_id, t->id, sizeof m->template_id);
 	memcpy(m->build, b->id, sizeof m->build);
@@ -294,6 +305,8 @@ static void create(struct request *r, uint64_t timeout_s, bool secure)
 		key_make(m->box->token);
 	if (read_create(m, timeout_s, &e))
 		fail(m, &e);
+	else if (!once_begin(r, replay, &m->once))
+		making_free(m);
 	else
 		e2b_template_ready(r, t, b, on_template, m);
 }

@@ -330,7 +330,10 @@ static void enter(struct request *r)
 	struct envd_call *c = xcalloc(1, sizeof *c);
 	*c = (struct envd_call){.r = r, .g = r->engine, .loop = request_loop(r), .fn = calls[r->route - routes].fn};
 	memcpy(c->sandbox, b->id, sizeof c->sandbox);
-	e2b_awake(r->engine, c->sandbox, on_awake, c);
+	if (kind == CALL_OPEN) // whether it runs: an SDK asks that when a stream of a sandbox that was paused broke
+		on_awake(c, e2b_is_running(r->engine, b) ? e2b_box_get(r->engine, c->sandbox) : NULL);
+	else
+		e2b_awake(r->engine, c->sandbox, on_awake, c);
 }
 
 const struct e2b_box *envd_box(const struct envd_call *c)

@@ -35,6 +35,8 @@ static struct e2b_box *fork_box(const struct e2b_box *of, const char *id, uint64
 	b->internet = of->internet;
 	b->auto_pause = of->auto_pause;
 	b->auto_resume = of->auto_resume;
+	b->drops_memory = of->drops_memory;
+	b->mask_host = of->mask_host ? xstrdup(of->mask_host) : NULL;
 	strv_free(b->metadata);
 	b->metadata = strv_copy(of->metadata);
 	for (char **v = of->env; *v; v++)

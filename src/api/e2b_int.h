@@ -7,6 +7,7 @@
 //   e2b_list.c       lists, details, logs                              e2b_network.c    what a sandbox may reach
 //   e2b_templates.c  templates, tags, snapshots                        e2b_build.c      building one; e2b_step.c: its steps
 //   e2b_metrics.c    what a sandbox uses                               e2b_upload.c     files for COPY
+//   e2b_headers.c    headers on the way out, the host on the way in
 #pragma once
 #include "api/e2b.h"
 #include "base/jsonw.h"
@@ -43,6 +44,7 @@ struct e2b_done {
 // Runs again, and ends timeout_ms from now (0 = never by itself).
 void e2b_resume(struct engine *g, struct e2b_box *b, uint64_t timeout_ms, struct e2b_done d);
 int e2b_end_set(struct engine *g, struct e2b_box *b, uint64_t ends, struct err *e) MUST_USE; // Unix ms; 0 = never
+void e2b_pause(struct engine *g, struct e2b_box *b, bool memory, struct done d); // its end is forgotten before
 void e2b_kill(struct engine *g, struct e2b_box *b, struct done d);
 #define E2B_GRACE_MS 2000 // skepd ends a sandbox when its time is over; its cell, a little later, when there is no skepd
 // After an operation with b->held counted up, whose outcome was `why`: it runs as before, and is no longer held.
@@ -50,7 +52,6 @@ void e2b_release(struct engine *g, const char *id, const struct err *why, void (
 struct loop *e2b_loop(void);
 
 // e2b_create.c
-void e2b_copy_network(const json_t *o, const json_t *network, struct e2b_box *b); // what it was told, for its details
 void e2b_settle_env(struct e2b_box *b, char *const *of_template); // before, b->env is the create's alone
 
 // e2b_sandboxes.c
@@ -59,6 +60,13 @@ void e2b_put_sandbox(struct request *r, struct jsonw *w, const struct e2b_box *b
 void e2b_put_members(struct jsonw *w, const struct e2b_box *b);
 void e2b_put_secrets(struct request *r, struct jsonw *w, const struct e2b_box *b);
 struct e2b_box *e2b_named(struct request *r); // the box that the first part names; NULL: answered with 404
+
+// e2b_headers.c
+int e2b_headers_read(const json_t *network, struct net_request *n, struct err *e) MUST_USE;
+// What it was told, for its details; values of headers are hidden. o: the body, network: in it, or the body of a change.
+void e2b_copy_network(const json_t *o, const json_t *network, struct e2b_box *b, bool change);
+int e2b_mask_read(const json_t *network, char **out, struct err *e) MUST_USE; // owned; untouched when there is none
+char *e2b_mask_of(const char *mask, uint16_t port); // owned: the Host that the inside sees
 
 // e2b_network.c. Owned parts of *n.
 int e2b_net_read(struct request *r, const json_t *network, struct net_request *n, struct err *e) MUST_USE;
@@ -91,7 +99,7 @@ struct e2b_template {
 	bool is_public, builtin;
 	char source[ID_SIZE]; // a snapshot of this sandbox; "" = a template
 	uint64_t created, updated, spawned, spawn_count;
-	uint64_t cpus, memory_mb; // as asked for
+	uint64_t cpus, memory_mb; // limits of its sandboxes; 0 = the default
 	struct e2b_build *builds; // newest first
 	struct e2b_tag *tags;
 	struct e2b_template *next;
@@ -105,6 +113,9 @@ struct e2b_build *e2b_build_of(const struct e2b_template *t, const char *id);
 void e2b_tag_set(struct e2b_template *t, const char *tag, const char *build);
 // "ID", "NAME", "TEAM/NAME", each with ":TAG". *out_build is the tag's, or "default"'s. NULL: *e says what is unknown.
 struct e2b_template *e2b_template_find(const char *word, struct e2b_build **out_build, struct err *e);
+// cpuCount and memoryMB of a body, where they are there.
+int e2b_limits_read(const json_t *o, struct limits *inout, struct err *e) MUST_USE;
+struct limits e2b_limits_of(const struct e2b_template *t);
 bool e2b_template_sees(const struct request *r, const struct e2b_template *t); // who asks may use it
 // Its snapshot exists, or is made first (the built-in ones are built when they are first used).
 void e2b_template_ready(struct request *r, struct e2b_template *t, struct e2b_build *b, void (*fn)(void *ctx, const struct err *e), void *ctx);

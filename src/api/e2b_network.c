@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// E2B's network wishes as rules of the gate. The gate goes by names: an address, a range, a proxy or a header to be put in has
-// no rule here, and is refused instead of being half obeyed.
+// E2B's network wishes as rules of the gate. What can not be had is refused instead of being half obeyed.
+//
+// With E2B allowing wins, here denying does. So a range that is denied is cut around what is allowed in it, and a name that is
+// allowed is not denied. "0.0.0.0/0" denied means: nothing but what is allowed.
 #include "api/e2b_int.h"
 
 #include "api/auth.h"
@@ -8,11 +10,25 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "model/range.h"
+#include <stdlib.h>
 #include <string.h>
 
-static bool is_all(const char *s)
+#define ENTRIES_MAX 256
+static const char *const everywhere[] = {"0.0.0.0/0:*", "[::/0]:*"};
+
+// A list of one of the two fields.
+struct wishes {
+	char **names;
+	struct range *ranges;
+	size_t n;
+	bool all;
+};
+
+static void wishes_done(struct wishes *w)
 {
-	return !strcmp(s, "0.0.0.0/0") || !strcmp(s, "::/0");
+	strv_free(w->names);
+	free(w->ranges);
 }
 
 static bool is_address(const char *s)
@@ -20,10 +36,37 @@ static bool is_address(const char *s)
 	return strspn(s, "0123456789./") == strlen(s) || strchr(s, ':');
 }
 
+static int wish(struct wishes *w, const char *text, const char *field, struct err *e)
+{
+	struct range r;
+	if (!is_address(text)) {
+		strv_add(&w->names, text);
+		return 0;
+	}
+	if (range_parse(text, strlen(text), &r, e))
+		return err_wrap(e, "%s: \"%.60s\"", field, text);
+	w->all |= !r.bits;
+	w->ranges = xrealloc(w->ranges, (w->n + 1) * sizeof *w->ranges);
+	w->ranges[w->n++] = r;
+	return 0;
+}
+
+static int wishes_read(const json_t *network, const char *field, struct wishes *out, struct err *e)
+{
+	char **list = NULL;
+	int rc = json_get_strv(network, field, &list, e);
+	if (!rc && strv_len(list) > ENTRIES_MAX)
+		rc = err_set(e, ERR_LIMIT, "%s has more than %d entries", field, ENTRIES_MAX);
+	for (char **s = list; s && *s && !rc; s++)
+		rc = wish(out, *s, field, e);
+	strv_free(list);
+	return rc;
+}
+
 static bool has(char *const *list, const char *s)
 {
 	for (; list && *list; list++)
-		if (!strcmp(*list, s))
+		if (!strcasecmp(*list, s))
 			return true;
 	return false;
 }
@@ -42,8 +85,8 @@ static bool may_open(const struct request *r)
 static int refuse_others(const json_t *o, struct err *e)
 {
 	static const char *const nothing_fits[][2] = {
-		{"rules", "headers are put in by secrets (skep secret set), not by network rules"},
-		{"egressProxy", "the way out is the gate, there is no other proxy"},
+		{"egressProxy", "the way out is the gate, and it dials by itself"},
+		{"httpsPorts", "ports of a sandbox are reached by plain HTTP"},
 	};
 	for (size_t i = 0; i < countof(nothing_fits); i++)
 		if (!is_empty(json_object_get(o, nothing_fits[i][0])))
@@ -51,40 +94,70 @@ static int refuse_others(const json_t *o, struct err *e)
 	return 0;
 }
 
-static int add_rule(char ***out, const char *host, const char *field, struct err *e)
+// --- rules ---
+
+static void add_range(char ***out, const struct range *r)
 {
-	if (is_address(host))
-		return err_set(e, ERR_INVALID, "%s: \"%.60s\" is an address: sandboxes reach hosts by name only, give a host name", field, host);
-	strv_add(out, host);
-	return 0;
+	auto_buf struct buf b = BUF_INIT(RANGE_TEXT);
+	buf_str(&b, r->family == 6 ? "[" : "");
+	range_print(&b, r);
+	buf_str(&b, r->family == 6 ? "]:*" : ":*");
+	strv_add(out, buf_cstr(&b));
 }
 
-static int add_rules(struct net_request *n, char *const *allow, char *const *deny, bool closed, struct err *e)
+// d without what is allowed, as ranges: halves that hold something of both are halved again.
+static void deny_around(struct range d, const struct wishes *allow, char ***out)
 {
-	for (char *const *a = allow; a && *a; a++) {
-		if (is_all(*a))
-			continue;
-		if (!closed && !is_address(*a))
-			return err_set(e, ERR_INVALID, "When specifying allowed domains in allow out, you must include 'ALL_TRAFFIC' in deny out to "
-				       "block all other traffic.");
-		if ((closed || !is_address(*a)) && add_rule(&n->allow, *a, "allowOut", e))
-			return -1;
+	bool parts = false;
+	for (size_t i = 0; i < allow->n; i++) {
+		if (range_has(&allow->ranges[i], &d))
+			return;
+		parts |= range_has(&d, &allow->ranges[i]);
 	}
-	// allowing wins with E2B, denying does here
-	for (char *const *d = deny; d && *d; d++)
-		if (!closed && !is_all(*d) && !has(allow, *d) && add_rule(&n->deny, *d, "denyOut", e))
-			return -1;
+	if (!parts || strv_len(*out) > ENTRIES_MAX) { // so many are refused as too many rules
+		add_range(out, &d);
+		return;
+	}
+	struct range half = d;
+	half.bits++;
+	deny_around(half, allow, out);
+	half.net[d.bits / 8] |= (uint8_t)(0x80 >> d.bits % 8);
+	deny_around(half, allow, out);
+}
+
+static int add_rules(struct request *r, struct net_request *n, const struct wishes *allow, const struct wishes *deny, bool closed, struct err *e)
+{
+	if (!closed && allow->names)
+		return err_set(e, ERR_INVALID, "When specifying allowed domains in allow out, you must include 'ALL_TRAFFIC' in deny out to "
+			       "block all other traffic.");
+	for (char **a = allow->names; a && *a; a++)
+		strv_add(&n->allow, *a);
+	for (size_t i = 0; i < allow->n; i++) {
+		bool special = range_kind(&allow->ranges[i]) != NULL;
+		if (allow->ranges[i].bits && (closed || special || may_open(r))) // else it is what there is anyway
+			add_range(&n->allow, &allow->ranges[i]);
+	}
+	for (char **d = closed ? NULL : deny->names; d && *d; d++)
+		if (!has(allow->names, *d))
+			strv_add(&n->deny, *d);
+	for (size_t i = 0; i < deny->n && !closed; i++)
+		if (deny->ranges[i].bits)
+			deny_around(deny->ranges[i], allow, &n->deny);
+	if (n->allow && !may_open(r))
+		return err_set(e, ERR_DENIED, "allowOut needs a token with scope review, and yours has %s", scope_name(r->who->scope));
 	return 0;
 }
 
 // The most a site grants, and the most the caller's token may give, is what there is: E2B's own default, everything, is no
-// wish that could be refused.
+// wish that could be refused. Everything is every name, and every address that is everybody's.
 static int choose_preset(struct request *r, bool open, struct net_request *n, struct err *e)
 {
 	if (open && !may_open(r))
 		return 0;
 	n->preset = xstrdup(open ? "open" : "none");
 	int rc = check_net(r->engine, n, e);
+	for (size_t i = 0; !rc && open && i < countof(everywhere); i++)
+		strv_add(&n->allow, everywhere[i]);
 	if (!rc || !open || e->kind != ERR_DENIED)
 		return rc;
 	mem_free_ptr(&n->preset);
@@ -94,22 +167,16 @@ static int choose_preset(struct request *r, bool open, struct net_request *n, st
 
 int e2b_net_read(struct request *r, const json_t *network, struct net_request *n, struct err *e)
 {
-	char **allow = NULL, **deny = NULL;
+	struct wishes allow = {0}, deny = {0};
 	bool internet = true;
-	if (json_get_bool(r->json, "allow_internet_access", &internet, e) || refuse_others(network, e))
+	if (json_get_bool(r->json, "allow_internet_access", &internet, e) || refuse_others(network, e) || e2b_headers_read(network, n, e))
 		return -1;
-	int rc = json_get_strv(network, "allowOut", &allow, e) || json_get_strv(network, "denyOut", &deny, e) ? -1 : 0;
-	bool closed = !internet;
-	for (char **d = deny; d && *d && !rc; d++)
-		closed |= is_all(*d);
-	for (char **a = allow; a && *a; a++)
-		closed = closed && !is_all(*a);
+	int rc = wishes_read(network, "allowOut", &allow, e) || wishes_read(network, "denyOut", &deny, e) ? -1 : 0;
+	bool closed = (!internet || deny.all) && !allow.all;
 	if (!rc)
-		rc = add_rules(n, allow, deny, closed, e);
-	strv_free(allow);
-	strv_free(deny);
-	if (!rc && n->allow && !may_open(r))
-		rc = err_set(e, ERR_DENIED, "allowOut needs a token with scope review, and yours has %s", scope_name(r->who->scope));
+		rc = add_rules(r, n, &allow, &deny, closed, e);
+	wishes_done(&allow);
+	wishes_done(&deny);
 	return rc ? -1 : choose_preset(r, !closed, n, e);
 }
 

@@ -166,10 +166,7 @@ void e2b_post_pause(struct request *r)
 		request_fail(r, &e);
 		return;
 	}
-	if (memory)
-		engine_pause(r->engine, b->id, true, (struct done){done_empty, r});
-	else
-		engine_stop(r->engine, b->id, (struct done){done_empty, r});
+	e2b_pause(r->engine, b, memory, (struct done){done_empty, r});
 }
 
 void e2b_delete_sandbox(struct request *r)
@@ -228,7 +225,7 @@ static void on_net(void *ctx, const struct err *e, const struct outcome *o)
 	struct renet *n = ctx;
 	struct e2b_box *b = e ? NULL : e2b_box_get(n->r->engine, n->id);
 	if (b) {
-		e2b_copy_network(n->r->json, n->r->json, b);
+		e2b_copy_network(n->r->json, n->r->json, b, true);
 		e2b_box_save(n->r->engine, b);
 	}
 	done_empty(n->r, e, o);

@@ -62,7 +62,8 @@ static int make(struct request *r, const char *word, struct err *e)
 {
 	char *name = NULL, *tag = NULL, **tags = NULL;
 	struct jsonw w = e2b_out(r);
-	int rc = e2b_word_split(word, &name, &tag, e) || read_tags(r->json, tag, &tags, e) ? -1 : 0;
+	struct limits l = {0};
+	int rc = e2b_word_split(word, &name, &tag, e) || read_tags(r->json, tag, &tags, e) || e2b_limits_read(r->json, &l, e) ? -1 : 0;
 	struct e2b_template *t = rc ? NULL : e2b_template_named(name);
 	if (!rc && t && (t->builtin || *t->source))
 		rc = err_set(e, ERR_CONFLICT, "the name '%s' is taken by a %s", name, t->builtin ? "template that is built in" : "snapshot");
@@ -70,8 +71,8 @@ static int make(struct request *r, const char *word, struct err *e)
 		rc = err_set(e, ERR_LIMIT, "there are too many templates: delete some");
 	if (!rc) {
 		t = t ? t : e2b_template_new(name);
-		t->cpus = json_u64(r->json, "cpuCount");
-		t->memory_mb = json_u64(r->json, "memoryMB");
+		t->cpus = l.cpus_milli / 1000;
+		t->memory_mb = l.memory >> 20;
 		struct e2b_build *b = e2b_build_new(t);
 		b->wanted = take(&tags);
 		e2b_template_save(r->engine, t);
@@ -457,6 +458,26 @@ void e2b_patch_template(struct request *r)
 	request_answer(r, 200);
 }
 
+// NAME:TAG, as snapshots are named: the others of that name stay. False: it means the whole.
+static bool delete_one(struct request *r, struct e2b_template *t)
+{
+	struct err e;
+	auto_free char *name = NULL, *tag = NULL;
+	if (!*t->source || e2b_word_split(r->parts[0], &name, &tag, &e) || !tag)
+		return false;
+	if (!e2b_tag_of(t, tag)) {
+		e2b_error(r, 404, "tag '%.60s' does not exist for snapshot '%s'", tag, t->name ? t->name : t->id);
+		return true;
+	}
+	if (!t->tags->next)
+		return false;
+	e2b_tag_drop(t, tag);
+	e2b_builds_trim(r->engine, t);
+	e2b_template_save(r->engine, t);
+	request_answer(r, 204);
+	return true;
+}
+
 void e2b_delete_template(struct request *r)
 {
 	struct e2b_template *t = named(r);
@@ -469,6 +490,8 @@ void e2b_delete_template(struct request *r)
 		e2b_error(r, 400, t->builtin ? "template '%s' is built in" : "template '%s' is being built", t->name ? t->name : t->id);
 		return;
 	}
+	if (delete_one(r, t))
+		return;
 	e2b_template_drop(r->engine, t);
 	request_answer(r, 204);
 }

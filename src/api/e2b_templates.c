@@ -202,6 +202,32 @@ struct e2b_template *e2b_template_find(const char *word, struct e2b_build **out_
 }
 
 // A token for some sandboxes has those that are built in, and snapshots of its own.
+#define CPUS_MAX 1024
+#define MEMORY_MIN_MB 128
+#define MEMORY_MAX_MB (1u << 20)
+
+int e2b_limits_read(const json_t *o, struct limits *inout, struct err *e)
+{
+	uint64_t cpus = 0, mb = 0;
+	if (json_get_u64(o, "cpuCount", &cpus, e) || json_get_u64(o, "memoryMB", &mb, e))
+		return -1;
+	if (cpus > CPUS_MAX)
+		return err_set(e, ERR_INVALID, "cpuCount must be 1 to %d", CPUS_MAX);
+	if (mb && (mb < MEMORY_MIN_MB || mb > MEMORY_MAX_MB))
+		return err_set(e, ERR_INVALID, "memoryMB must be %d to %u", MEMORY_MIN_MB, MEMORY_MAX_MB);
+	inout->cpus_milli = cpus ? cpus * 1000 : inout->cpus_milli;
+	inout->memory = mb ? mb << 20 : inout->memory;
+	return 0;
+}
+
+struct limits e2b_limits_of(const struct e2b_template *t)
+{
+	struct limits l = LIMITS_DEFAULT;
+	l.cpus_milli = t->cpus ? t->cpus * 1000 : l.cpus_milli;
+	l.memory = t->memory_mb ? t->memory_mb << 20 : l.memory;
+	return l;
+}
+
 bool e2b_template_sees(const struct request *r, const struct e2b_template *t)
 {
 	return r->who->local || r->who->on == ON_ALL || t->builtin || (*t->source && request_sees_id(r, t->source));
@@ -373,6 +399,29 @@ void e2b_template_drop(struct engine *g, struct e2b_template *t)
 		if (*b->snapshot && !e2b_snapshot_is_used(b->snapshot))
 			engine_snapshot_remove(g, b->snapshot, (struct done){on_dropped, NULL});
 	loop_bury(e2b_loop(), t, template_free);
+}
+
+static bool is_tagged(const struct e2b_template *t, const struct e2b_build *b)
+{
+	for (const struct e2b_tag *x = t->tags; x; x = x->next)
+		if (!strcmp(x->build, b->id))
+			return true;
+	return false;
+}
+
+void e2b_builds_trim(struct engine *g, struct e2b_template *t)
+{
+	for (struct e2b_build **p = &t->builds; *p;) {
+		struct e2b_build *b = *p;
+		if (is_tagged(t, b) || b->builder) {
+			p = &b->next;
+			continue;
+		}
+		*p = b->next;
+		if (*b->snapshot && !e2b_snapshot_is_used(b->snapshot))
+			engine_snapshot_remove(g, b->snapshot, (struct done){on_dropped, NULL});
+		build_free(b);
+	}
 }
 
 // A template that was built on another one without steps shares its snapshot.

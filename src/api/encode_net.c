@@ -61,12 +61,26 @@ int encode_policy(struct jsonw *w, struct engine *g, const struct sandbox *s, st
 	return 0;
 }
 
+static void reason_of_address(struct buf *b, const struct policy *p, const struct host_name *h)
+{
+	struct range a;
+	const char *kind = range_of_host(h, &a) ? range_kind(&a) : NULL;
+	if (kind)
+		buf_fmt(b, "it is a %s address, and no rule names it or a range of that kind", kind);
+	else if (policy_has_ranges(p))
+		buf_str(b, "no range allows it on this port (0.0.0.0/0 and ::/0 do not count while a rule denies a name)");
+	else
+		buf_str(b, "no rule is for addresses, so none can be dialled");
+}
+
 static void reason(struct buf *b, const struct policy *p, const struct request *rq, enum verdict v, const struct rule *why)
 {
 	bool opens = policy_opens(p, rq->host, rq->port);
 	const char *address = policy_address(p, rq->host, rq->port);
 	if (why)
 		buf_fmt(b, "a rule of %s %s it", why->from ? why->from : "?", v == VERDICT_DENY ? "denies" : "allows");
+	else if (host_is_address(rq->host))
+		reason_of_address(b, p, rq->host);
 	else if (v == VERDICT_ALLOW)
 		buf_str(b, "no rule knows it and the preset open allows it");
 	else if (v == VERDICT_ASK)
@@ -98,16 +112,31 @@ static void put_verdict(struct jsonw *w, const struct policy *p, const struct re
 	jw_kstr(w, "verdict", verdict_name(v));
 	jw_kstr(w, "rule", why ? buf_cstr(&text) : NULL);
 	jw_kstr(w, "from", why ? why->from : NULL);
-	jw_kbool(w, "resolves", policy_names(p, rq->host));
+	jw_kbool(w, "resolves", !host_is_address(rq->host) && policy_names(p, rq->host));
 	jw_kbool(w, "opened", policy_opens(p, rq->host, rq->port));
 	jw_kstr(w, "address", policy_address(p, rq->host, rq->port));
 	jw_key(w, "secrets");
 	jw_open(w, '[');
 	for (size_t i = 0; i < p->n_secrets; i++)
-		if (host_equal(&p->secrets[i].host, rq->host) && (p->secrets[i].port ? p->secrets[i].port : 443) == rq->port)
+		if (policy_binds(p, &p->secrets[i], rq->host, rq->port))
 			jw_str(w, p->secrets[i].name, strlen(p->secrets[i].name));
 	jw_close(w, ']');
 	jw_kstr(w, "reason", buf_cstr(&because));
+}
+
+// HOST[:PORT], or an address.
+static int target_parse(const char *s, struct host_name *h, uint16_t *port, struct err *e)
+{
+	struct range a;
+	struct str text;
+	struct err not_one;
+	*port = 0;
+	if (range_split(s, strlen(s), &a, &text, &not_one))
+		return host_port_parse(s, strlen(s), h, port, e);
+	if (!range_is_one(&a))
+		return err_set(e, ERR_INVALID, "a range: ask for one address of it");
+	host_of_range(&a, h);
+	return text.p ? port_parse(text.p, text.n, port, e) : 0;
 }
 
 int encode_verdict(struct jsonw *w, struct engine *g, const char *sandbox, const struct question *q, struct err *e)
@@ -117,7 +146,7 @@ int encode_verdict(struct jsonw *w, struct engine *g, const char *sandbox, const
 	struct request rq = {.host = &host, .method = q->method, .path = q->path};
 	char **notices = NULL;
 	const char *name = q->host ? q->host : "";
-	if (host_port_parse(name, strlen(name), &host, &rq.port, e))
+	if (target_parse(name, &host, &rq.port, e))
 		return err_wrap(e, "%.100s", name);
 	rq.port = rq.port ? rq.port : 443;
 	if (rq.path && !rq.method)

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KEY_MAX 200
+#define KEY_MAX 255
 #define WAITERS_MAX 64
 
 // One that is under way.
@@ -16,13 +16,14 @@ struct once {
 	char *key;
 	char sha256[SHA256_HEX];
 	struct engine *engine;
+	once_replay *replay;
 	struct request *waiters[WAITERS_MAX]; // the same, sent again meanwhile
 	int n_waiters;
 	struct once *next;
 };
 static struct once *all; // one server in a process
 
-static void replay(struct request *r, const char *sandbox, const char *exec)
+void once_replay_sandbox(struct request *r, const char *sandbox, const char *exec)
 {
 	struct err e;
 	struct exec_row x;
@@ -47,7 +48,7 @@ static void replay(struct request *r, const char *sandbox, const char *exec)
 	request_answer(r, 201);
 }
 
-static int settle(struct request *r, const char *key, const char *sha256, struct err *e)
+static int settle(struct request *r, const char *key, const char *sha256, once_replay *replay, struct err *e)
 {
 	struct creation_row c;
 	static const char other[] = "this Idempotency-Key was used for another request: use a new one";
@@ -70,7 +71,7 @@ static int settle(struct request *r, const char *key, const char *sha256, struct
 	return same ? 0 : err_set(e, ERR_CONFLICT, "%s", other);
 }
 
-int once_begin(struct request *r, struct once **out)
+int once_begin(struct request *r, once_replay *replay, struct once **out)
 {
 	struct err e;
 	char sha256[SHA256_HEX];
@@ -85,13 +86,13 @@ int once_begin(struct request *r, struct once **out)
 	}
 	auto_free char *key = xasprintf("%s %s", r->who->id[0] ? r->who->id : r->who->name, given);
 	sha256_hex(r->body.n ? r->body.p : "", r->body.n, sha256);
-	int rc = settle(r, key, sha256, &e);
+	int rc = settle(r, key, sha256, replay, &e);
 	if (rc < 0)
 		request_fail(r, &e);
 	if (rc <= 0)
 		return 0;
 	struct once *o = xcalloc(1, sizeof *o);
-	*o = (struct once){.key = take(&key), .engine = r->engine, .next = all};
+	*o = (struct once){.key = take(&key), .engine = r->engine, .replay = replay, .next = all};
 	memcpy(o->sha256, sha256, sizeof sha256);
 	all = o;
 	*out = o;
@@ -120,7 +121,7 @@ void once_end(struct once *o, const struct err *e, const struct outcome *made)
 	err_set(&again, ERR_UNAVAILABLE, "the project's setup runs first: ask again");
 	for (int i = 0; i < o->n_waiters; i++)
 		if (kept)
-			replay(o->waiters[i], c.sandbox, c.exec);
+			o->replay(o->waiters[i], c.sandbox, c.exec);
 		else
 			request_fail(o->waiters[i], e ? e : &again);
 	if (kept)

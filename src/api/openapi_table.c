@@ -8,7 +8,7 @@
 	"mounts:[]#Mount! project:#Project?! ports:[]#Port! workspace_path:s! pinned:b! dirty:b! on_expiry:s! ttl_ms:i?! lease_ms:i?! idle_ms:i?! size:i?! "
 #define NET_FIELDS "net:s allow:[]s deny:[]s expose_host:[]s secrets:[]s registries:[]s ask:b "
 #define EXEC_FIELDS \
-	"argv:[]s argv_b64:[]s env:[]s cwd:s user:s tty:b rows:i cols:i stdin:b detach:b timeout_ms:i umask:i caller_env:[]s "
+	"argv:[]s argv_b64:[]s env:[]s cwd:s user:s tty:b rows:i cols:i stdin:b detach:b timeout_ms:i umask:i caller_env:[]s caller_cwd:s "
 #define REVIEW_FIELDS \
 	"set:#ReviewSet format:s context:i text:b digest:s accept:[]s accept_b64:[]s accept_risk:b conflicts:s to:s umask:i edits:m author:s " \
 	"email:s subject:s message:s branch:s bundle:b ignored:b "

@@ -429,6 +429,17 @@ static void on_dialled(void *ctx, const struct err *e, struct flow *f)
 	pass_inwards(v, rest.p, rest.n);
 }
 
+static void on_awake(void *ctx, bool runs)
+{
+	struct dialling_visit *d = ctx;
+	struct err e;
+	err_set(&e, ERR_NOT_FOUND, "it does not run");
+	if (d->v && runs)
+		engine_dial(d->v->p->engine, d->v->sandbox, d->v->target.port, (struct dial_reply){on_dialled, d});
+	else
+		on_dialled(d, &e, NULL);
+}
+
 void visit_dial(struct visit *v)
 {
 	struct dialling_visit *d = xcalloc(1, sizeof *d);
@@ -436,7 +447,11 @@ void visit_dial(struct visit *v)
 	v->dialling = d;
 	v->stage = VISIT_DIALLING;
 	flow_pause(v->client, true);
-	engine_dial(v->p->engine, v->sandbox, v->target.port, (struct dial_reply){on_dialled, d});
+	const struct preview_policy *policy = v->p->policy;
+	if (policy)
+		policy->wake(policy->ctx, v->sandbox, on_awake, d);
+	else
+		on_awake(d, true);
 }
 
 // --- the front ---

@@ -22,6 +22,11 @@ enum preview_verdict {
 struct preview_policy {
 	// traffic_token: of the header e2b-traffic-access-token; NULL = none.
 	enum preview_verdict (*judge)(void *ctx, const struct sandbox *s, uint16_t port, const char *traffic_token);
+	// Owned: the Host that the inside sees; NULL = the usual.
+	char *(*host_of)(void *ctx, const struct sandbox *s, uint16_t port);
+	// Before it is dialled: fn is called at once or later. runs false: it is a sandbox of theirs that does not run, and is not
+	// brought back for this.
+	void (*wake)(void *ctx, const char *sandbox, void (*fn)(void *ctx, bool runs), void *fn_ctx);
 	bool (*is_e2b)(void *ctx, const struct sandbox *s); // errors in E2B's form; s NULL: unknown sandbox, asked by headers
 	void *ctx;
 };

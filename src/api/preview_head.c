@@ -256,7 +256,7 @@ static void put_cookies(struct str all, struct buf *out)
 
 // "http://HOST" of this preview itself is, for the inside, its own origin; any other stays what it is, so that the
 // server inside can refuse it.
-static bool put_own_origin(const char *name, struct str v, const struct preview_target *t, struct buf *out)
+static bool put_own_origin(const char *name, struct str v, const struct preview_target *t, const char *own, struct buf *out)
 {
 	static const char *const schemes[] = {"http://", "https://"};
 	for (size_t i = 0; i < countof(schemes); i++) {
@@ -268,7 +268,7 @@ static bool put_own_origin(const char *name, struct str v, const struct preview_
 			continue;
 		if (t->form == PREVIEW_PATH && rest.n >= t->prefix) // a Referer
 			rest = (struct str){rest.p + t->prefix, rest.n - t->prefix};
-		buf_fmt(out, "%s: http://localhost:%u%.*s\r\n", name, t->port, (int)rest.n, rest.p);
+		buf_fmt(out, "%s: http://%s%.*s\r\n", name, own, (int)rest.n, rest.p);
 		return true;
 	}
 	return false;
@@ -290,7 +290,7 @@ static void put_forwarded(const struct http_head *h, const struct preview_target
 		put(out, "X-Forwarded-Prefix", (struct str){h->target.p, t->prefix});
 }
 
-static void put_fields_in(const struct http_head *h, const struct preview_target *t, const struct preview_way *way, struct buf *out)
+static void put_fields_in(const struct http_head *h, const struct preview_target *t, const struct preview_way *way, const char *own, struct buf *out)
 {
 	for (int i = 0; i < h->n_fields; i++) {
 		const struct http_field *f = &h->fields[i];
@@ -301,7 +301,7 @@ static void put_fields_in(const struct http_head *h, const struct preview_target
 			put_cookies(f->value, out);
 			continue;
 		}
-		if ((origin || referer) && !way->keep_host && t->host.n && put_own_origin(origin ? "Origin" : "Referer", f->value, t, out))
+		if ((origin || referer) && !way->keep_host && t->host.n && put_own_origin(origin ? "Origin" : "Referer", f->value, t, own, out))
 			continue;
 		buf_add(out, f->name.p, f->name.n);
 		buf_str(out, ": ");
@@ -346,11 +346,9 @@ int preview_put_request(const struct http_head *h, const struct preview_target *
 	if (put_target(h, t, out, e))
 		return -1;
 	buf_str(out, " HTTP/1.1\r\n");
-	if (way->keep_host && t->host.n)
-		put(out, "Host", t->host);
-	else
-		buf_fmt(out, "Host: localhost:%u\r\n", t->port);
-	put_fields_in(h, t, way, out);
+	auto_free char *own = way->host ? xstrdup(way->host) : xasprintf("localhost:%u", t->port);
+	put(out, "Host", way->keep_host && t->host.n ? t->host : str_of(own));
+	put_fields_in(h, t, way, own, out);
 	put_forwarded(h, t, way, out);
 	put_frame(r->frame, r->length, out);
 	buf_str(out, r->websocket ? "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n" : "Connection: close\r\n\r\n");

@@ -39,6 +39,7 @@ struct preview_way {
 	const char *peer;	   // address of the client, as text
 	bool https, trusted;	   // trusted: the peer is a reverse proxy of ours, whose X-Forwarded fields are believed
 	bool keep_host;		   // the inside sees the Host that the client gave
+	const char *host;	   // or this one; NULL = localhost:PORT
 };
 
 // What came is written anew for the inside.

@@ -129,6 +129,9 @@ static void go_inside(struct visit *v, const struct sandbox *s, const struct htt
 	char peer[INET6_ADDRSTRLEN];
 	peer_text(&v->conn->peer, peer);
 	struct preview_way way = {.peer = peer, .trusted = trusted, .https = https, .keep_host = has_label(s, "skep.preview-host=keep")};
+	const struct preview_policy *policy = v->p->policy;
+	auto_free char *host = policy ? policy->host_of(policy->ctx, s, v->target.port) : NULL;
+	way.host = host;
 	buf_clear(&v->request);
 	if (preview_put_request(h, &v->target, &way, &v->request, &v->asked, &e)) {
 		visit_page(v, PAGE_MALFORMED, e.msg);

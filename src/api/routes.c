@@ -189,7 +189,7 @@ static void post_sandbox(struct request *r)
 		return;
 	}
 	struct once *once;
-	if (!once_begin(r, &once)) {
+	if (!once_begin(r, once_replay_sandbox, &once)) {
 		create_done(&c);
 		return;
 	}

@@ -82,7 +82,18 @@ struct cell_watcher {
 	void (*gone)(struct cell_watcher *w, const struct cell_end *end);
 };
 
+// Who puts identities aside for sandboxes to come. One that was lent and not asked for (expects) is given back.
+struct lender {
+	bool (*lend)(void *ctx, struct identity *out);
+	void (*give_back)(void *ctx, const struct identity *i);
+	void *ctx;
+};
+
 struct backend_ops {
+	// Is something built already for a new sandbox on base (NULL: on nothing)? Then it should have this identity, and either be
+	// started soon or forsaken. Both may be NULL: nothing ever is.
+	bool (*expects)(struct backend *b, const char *base, struct identity *out);
+	void (*forsake)(struct backend *b, const char *id);
 	// fresh: the layer does not exist yet, the backend makes it. spec->net.secrets goes to the cell in sealed memory.
 	struct cell *(*start)(struct backend *b, const struct cell_spec *spec, bool fresh, struct cell_watcher *w);
 	// A cell that outlived the daemon before us.
@@ -113,6 +124,7 @@ struct backend {
 	const char *name;
 	bool can_pause;
 	const struct backend_ops *ops;
+	struct lender lender; // the engine's, while there is one
 };
 
 // The native backend: namespaces, through skep-cell. All strings are copied.

@@ -112,11 +112,17 @@ static void cell_free(void *p)
 	free(c);
 }
 
+void cell_enter(struct cell *c, enum cell_phase phase)
+{
+	c->n->n_starting += (phase == CELL_STARTING) - (c->phase == CELL_STARTING);
+	c->phase = phase;
+}
+
 struct cell *cell_new(struct native *n, enum cell_phase phase)
 {
 	struct cell *c = xcalloc(1, sizeof *c);
 	c->n = n;
-	c->phase = phase;
+	cell_enter(c, phase);
 	c->ch.fd = c->ch.w.fd = c->secrets = -1;
 	c->spec = BUF_INIT(FRAME_MAX);
 	c->key = BUF_INIT(FRAME_MAX);
@@ -132,7 +138,8 @@ void cell_bury(struct cell *c)
 			*p = c->all;
 			break;
 		}
-	c->phase = CELL_OVER;
+	ahead_unlend(c);
+	cell_enter(c, CELL_OVER);
 	timer_clear(c->n->loop, &c->timer);
 	chan_close(&c->ch);
 	loop_bury(c->n->loop, c, cell_free);
@@ -141,6 +148,7 @@ void cell_bury(struct cell *c)
 static void start_failed(struct cell *c, const struct err *e)
 {
 	struct err copy = *e;
+	ahead_unlearn(c->n); // the next one would fail as well, and for nobody
 	cell_bury(c);
 	c->w->up(c->w, NULL, &copy);
 }
@@ -168,10 +176,10 @@ void cell_fail_later(struct cell *c, const struct err *e)
 
 bool cell_begin(struct cell *c)
 {
-	c->phase = CELL_STARTING;
+	cell_enter(c, CELL_STARTING);
 	if (c->secrets >= 0)
 		return chan_send_fd(&c->ch, M_SPEC, ++c->last_id, c->spec.p, c->spec.n, c->secrets);
-	bool sent = chan_send_buf(&c->ch, M_SPEC, ++c->last_id, &c->spec);
+	bool sent = !c->spec.overflow && chan_send(&c->ch, M_SPEC, nursery_abounds(c->n), ++c->last_id, c->spec.p, c->spec.n);
 	chan_flush(&c->ch);
 	return sent;
 }
@@ -195,7 +203,7 @@ static void on_up(struct cell *c, const struct frame *f)
 	timer_clear(c->n->loop, &c->timer);
 	buf_done(&c->spec);
 	close_fd(&c->secrets);
-	c->phase = CELL_UP;
+	cell_enter(c, CELL_UP);
 	c->w->up(c->w, &up, NULL);
 	isolation_done(&up.isolation);
 }
@@ -221,15 +229,19 @@ static void on_exited(struct cell *c, const struct frame *f)
 	exec_result_done(&r);
 }
 
-static void cell_ended(struct cell *c, const struct cell_end *end, bool again)
+enum again { AGAIN_NO, AGAIN_SOON, AGAIN_WOKEN }; // as in M_GONE
+
+static void cell_ended(struct cell *c, const struct cell_end *end, enum again again)
 {
 	struct err e;
 	struct cell_watcher *w = c->w;
 	if (again) {
 		timer_clear(c->n->loop, &c->timer);
-		c->phase = CELL_RESTING;
+		cell_enter(c, CELL_RESTING);
 		c->w = NULL;
 		free(take(&c->stacked));
+		if (again == AGAIN_WOKEN)
+			nursery_rest(c->n, c);
 	} else {
 		cell_bury(c);
 	}
@@ -249,7 +261,7 @@ static void on_end(struct cell *c, const struct frame *f)
 	end.seq = wire_get_u64(&w);
 	auto_free char *head = wire_get_str(&w);
 	if (!w.bad && reason && head && !fmt_to(end.head, sizeof end.head, "%s", head))
-		cell_ended(c, &end, f->stream && c->key.n);
+		cell_ended(c, &end, c->key.n ? f->stream : AGAIN_NO);
 }
 
 static void on_hit(struct cell *c, const struct frame *f)
@@ -327,7 +339,7 @@ static void start_again(struct cell *c)
 {
 	struct err e;
 	chan_close(&c->ch);
-	c->phase = CELL_WAITING;
+	cell_enter(c, CELL_WAITING);
 	c->pooled = false;
 	buf_clear(&c->key);
 	if (c->stacked && make_layer(c->stacked, &e)) {
@@ -403,11 +415,12 @@ static void on_refusal(struct cell *c, const struct frame *f)
 static void on_frame(struct chan *ch, struct frame *f)
 {
 	struct cell *c = container_of(ch, struct cell, ch);
+	bool rests = c->phase == CELL_RESTING || c->phase == CELL_TIRED;
 	if (c->foreign)
 		return;
-	if (c->phase == CELL_RESTING && f->type == M_AGAIN)
+	if (rests && f->type == M_AGAIN)
 		nursery_again(c->n, c);
-	else if (c->phase == CELL_RESTING)
+	else if (rests)
 		return; // an answer that came too late
 	else if (f->type == M_UP && c->phase == CELL_STARTING)
 		on_up(c, f);
@@ -457,8 +470,9 @@ static void on_close(struct chan *ch)
 		err_set(&e, ERR_UNAVAILABLE, "the cell died while it was being started");
 		start_failed(c, &e);
 	} else if (c->phase == CELL_UP) {
-		cell_ended(c, &(struct cell_end){.died = true, .reason = c->stopped ? "stopped" : "died", .pending = -1}, false);
-	} else if (c->phase == CELL_RESTING) {
+		cell_ended(c, &(struct cell_end){.died = true, .reason = c->stopped ? "stopped" : "died", .pending = -1}, AGAIN_NO);
+	} else if (c->phase == CELL_RESTING || c->phase == CELL_TIRED) {
+		nursery_forget(c->n, c);
 		drop_socket(c);
 		cell_bury(c);
 	}
@@ -475,16 +489,16 @@ int cell_connect(struct cell *c, int fd, struct err *e)
 	return -1;
 }
 
-static struct native *native_of(struct backend *b)
+struct native *native_of(struct backend *b)
 {
 	return container_of(b, struct native, b);
 }
 
 // Takes *secrets once a slot has them.
-static struct cell *take_slot(struct native *n, const struct buf *spec, const struct buf *key, bool exact, int *secrets)
+static struct cell *take_slot(struct native *n, const char *id, const struct buf *spec, const struct buf *key, bool exact, int *secrets)
 {
 	struct cell *c;
-	while ((c = nursery_take_warm(n, key, exact))) {
+	while ((c = nursery_take_warm(n, id, key, exact))) {
 		buf_add(&c->spec, spec->p, spec->n);
 		c->secrets = *secrets >= 0 ? fcntl(*secrets, F_DUPFD_CLOEXEC, 3) : -1;
 		c->warm_ok = c->pooled = true;
@@ -524,13 +538,15 @@ static struct cell *native_start(struct backend *b, const struct cell_spec *spec
 	if (warm_ok) {
 		place_write(&key, spec);
 		nursery_aim(n, &key);
+		ahead_learn(n, spec);
 	}
 	int rc = wire.overflow ? err_set(&e, ERR_LIMIT, "the request is too large for a cell") : 0;
 	auto_fd int secrets = !rc && spec->net.secrets.n ? sealed_memory(&spec->net.secrets, &e) : -1;
 	if (!rc && spec->net.secrets.n && secrets < 0)
 		rc = -1;
 	const char *stacked = (spec->lowers && spec->lowers[0]) || has_caches(spec) ? spec->layer : NULL;
-	struct cell *c = warm_ok && !rc ? take_slot(n, &wire, &key, stacked, &secrets) : NULL;
+	struct cell *c = warm_ok && !rc ? take_slot(n, spec->sandbox, &wire, &key, stacked, &secrets) : NULL;
+	native_forsake(b, spec->sandbox); // what was built for it does not fit
 	if (c) {
 		c->w = w;
 		c->stacked = stacked ? xstrdup(stacked) : NULL;
@@ -752,11 +768,14 @@ static void native_free(struct backend *b)
 	close_fd(&n->cells_dir);
 	free(n->skep_home);
 	free(n->home);
+	free(n->base);
 	free(n->cell_program);
 	free(n);
 }
 
 static const struct backend_ops native_ops = {
+	.expects = native_expects,
+	.forsake = native_forsake,
 	.start = native_start,
 	.adopt = native_adopt,
 	.exec = native_exec,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside the native backend: nursery.c keeps the slots coming, native.c speaks to cells.
+// Inside the native backend: nursery.c keeps the slots coming, ahead.c has them built, native.c speaks to cells.
 #pragma once
 #include "backend/backend.h"
 #include "base/chan.h"
@@ -13,6 +13,7 @@ enum cell_phase {
 	CELL_STARTING, // spec or HELLO sent, M_UP not yet seen
 	CELL_UP,
 	CELL_RESTING, // gone; it may be a slot once more
+	CELL_TIRED,   // as that, when it is woken
 	CELL_OVER, // reported, waits to be freed
 };
 
@@ -33,13 +34,16 @@ struct cell {
 	enum cell_phase phase;
 	struct cell_watcher *w;
 	char sandbox[ID_SIZE];	// it has, or had before it rested
-	struct cell *next;	// in the list of its phase (waiting, warm)
+	struct cell *next;	// in the list of its phase (waiting, warm, tired)
 	struct cell *all;	// in the list of all
 	struct buf spec;	// encoded, until it is up
 	int secrets;		// sealed memory that goes with the spec, -1 = none
 	enum profile profile;
 	bool warm_ok;		// a slot that brings a new layer will do
 	bool pooled;		// it got one that waited
+	struct identity lent;	// warm: it was told to build for it; "" = it was not
+	bool promised;		// a sandbox that is being made has that identity
+	uint64_t shape_no;	// which shape it was told
 	char *stacked;		// the layer to come, when sealed ones are below it: a slot for no place will not do
 	struct buf key;		// warm: the place it was made for, or empty; waiting: the place it wants
 	uint32_t want_id;	// its own M_WANT, 0 = waits for the pool
@@ -66,11 +70,16 @@ struct native {
 	struct err last; // why the nursery could not start; kind NONE = not told
 	int failures; // starts of the nursery in a row that gave no slot
 	uint32_t last_id;
-	struct cell *warm, *waiting, *cells;
-	int n_warm, n_asked, want;
+	struct cell *warm, *waiting, *tired, *cells;
+	int n_warm, n_tired, n_asked, want;
+	int n_starting; // cells that have their spec and are not up
+	int burst;	// starts beside others, without a pause between
 	int n_wanted; // slots on their way for starts that wait, or waited
 	struct timer shrink;
 	struct buf key; // place of the newest start: what the pool is made for
+	struct buf shape; // of that start; empty = not known
+	uint64_t shape_no;
+	char *base; // of it
 	struct request *jobs; // removals, work on layers
 };
 
@@ -78,17 +87,33 @@ int nursery_open(struct native *n, int fd, struct err *e) MUST_USE; // fd -1: sp
 void nursery_close(struct native *n);
 // Gives c (CELL_WAITING) a slot, at once or later: cell_begin is called with c in place.
 void nursery_want(struct native *n, struct cell *c);
-// NULL when the pool has none that fits. exact: one that was made for no place in particular does not.
-struct cell *nursery_take_warm(struct native *n, const struct buf *key, bool exact);
+// NULL when the pool has none that fits; best is one that was built for id. exact: one that was made for no place in
+// particular does not fit.
+struct cell *nursery_take_warm(struct native *n, const char *id, const struct buf *key, bool exact);
 void nursery_forget(struct native *n, struct cell *c); // leaves the pool or the queue
 void nursery_aim(struct native *n, const struct buf *key); // future slots are for this place
 void nursery_refill(struct native *n);
 void nursery_refill_soon(struct native *n); // when the cell just started no longer needs the processor
 void nursery_slot_died(struct native *n, struct cell *c); // a warm one
 void nursery_again(struct native *n, struct cell *c); // a cell that ended is one more warm slot
+void nursery_rest(struct native *n, struct cell *c);  // one that ended will be, when it is woken
+bool nursery_abounds(const struct native *n);	      // there are more slots than anybody will need in the next milliseconds
+
+bool nursery_fits(const struct native *n, const struct cell *c); // made for the place of the newest start
+
+struct native *native_of(struct backend *b);
+void ahead_learn(struct native *n, const struct cell_spec *s); // a start at the place that slots are made for
+void ahead_unlearn(struct native *n);
+void ahead_offer(struct native *n, struct cell *c); // warm: it may build for what will probably come
+void ahead_offer_all(struct native *n);
+void ahead_unlend(struct cell *c); // it is no longer meant for that identity
+struct cell *ahead_find(struct native *n, const char *id); // a warm one that has it
+bool native_expects(struct backend *b, const char *base, struct identity *out);
+void native_forsake(struct backend *b, const char *id);
 
 void cell_bury(struct cell *c); // closes it now, frees it after the batch
 struct cell *cell_new(struct native *n, enum cell_phase phase);
+void cell_enter(struct cell *c, enum cell_phase phase);
 int cell_connect(struct cell *c, int fd, struct err *e) MUST_USE; // takes fd
 bool cell_begin(struct cell *c);	// sends the spec over its channel; false when the slot is dead
 void cell_fail_later(struct cell *c, const struct err *e);

@@ -23,6 +23,7 @@
 #define SOON_MS 10 // without a create
 #define BATCH 4	    // slots asked for at once
 #define FOR_POOL (1u << 31) // in the id of a slot that nobody waits for
+#define PLENTY 8 // slots: then the cells that end need not hurry to be one again
 #define WANTED_MAX 8 // at once, for those who wait: more would be no faster, and cells that end may be slots before
 
 static void list_add(struct cell **list, struct cell *c)
@@ -47,6 +48,8 @@ void nursery_forget(struct native *n, struct cell *c)
 {
 	if (list_del(&n->warm, c))
 		n->n_warm--;
+	if (list_del(&n->tired, c))
+		n->n_tired--;
 	list_del(&n->waiting, c);
 }
 
@@ -65,12 +68,42 @@ static bool same_key(const struct buf *a, const struct buf *b)
 	return a->n == b->n && (!a->n || !memcmp(a->p, b->p, a->n));
 }
 
+bool nursery_fits(const struct native *n, const struct cell *c)
+{
+	return same_key(&c->key, &n->key);
+}
+
 static int n_fitting(const struct native *n)
 {
 	int k = 0;
 	for (const struct cell *c = n->warm; c; c = c->next)
-		k += same_key(&c->key, &n->key);
+		k += !c->promised && nursery_fits(n, c);
 	return k;
+}
+
+bool nursery_abounds(const struct native *n)
+{
+	return n_fitting(n) >= PLENTY;
+}
+
+// --- cells that ended while slots abounded: they are left alone until there is time, or need ---
+
+void nursery_rest(struct native *n, struct cell *c)
+{
+	cell_enter(c, CELL_TIRED);
+	list_add(&n->tired, c);
+	n->n_tired++;
+}
+
+static bool wake_one(struct native *n)
+{
+	struct cell *c = n->tired;
+	if (!c)
+		return false;
+	nursery_forget(n, c);
+	cell_enter(c, CELL_RESTING);
+	chan_send(&c->ch, M_WAKE, 0, 0, NULL, 0);
+	return true;
 }
 
 void nursery_aim(struct native *n, const struct buf *key)
@@ -80,6 +113,7 @@ void nursery_aim(struct native *n, const struct buf *key)
 	buf_clear(&n->key);
 	buf_add(&n->key, key->p, key->n);
 	n->n_asked = 0; // what is on its way was meant for another place
+	ahead_unlearn(n);
 }
 
 // Slots for other places stay while there is room: two projects may take turns.
@@ -87,7 +121,7 @@ static void make_room(struct native *n)
 {
 	for (struct cell *c = n->warm, *next; c && n->n_warm >= WARM_MAX; c = next) {
 		next = c->next;
-		if (same_key(&c->key, &n->key))
+		if (c->promised || nursery_fits(n, c))
 			continue;
 		nursery_forget(n, c);
 		cell_bury(c);
@@ -98,7 +132,7 @@ void nursery_refill(struct native *n)
 {
 	if (!n->connected || n->refill.at_ms)
 		return;
-	int have = n_fitting(n);
+	int have = n_fitting(n) + n->n_tired;
 	for (int k = 0; have + n->n_asked < n->want && k < BATCH; k++, n->n_asked++) // the rest when these are there
 		send_want(n, ++n->last_id | FOR_POOL, PROFILE_USER, true, &n->key);
 	if (have + n->n_asked < n->want)
@@ -114,13 +148,20 @@ void nursery_refill_soon(struct native *n)
 
 static void on_back(struct native *n)
 {
-	if (!n->waiting && !n->refill.at_ms && n_fitting(n) + n->n_asked < n->want)
+	if (!n->waiting && !n->refill.at_ms && n_fitting(n) + n->n_tired + n->n_asked < n->want)
 		send_want(n, 0, PROFILE_USER, 2, &n->key);
 }
 
 static void on_soon(struct timer *t)
 {
-	nursery_refill(container_of(t, struct native, soon));
+	struct native *n = container_of(t, struct native, soon);
+	n->burst = 0;
+	ahead_offer_all(n);
+	nursery_refill(n);
+	for (int k = 0; k < BATCH && wake_one(n); k++)
+		;
+	if (n->tired)
+		timer_set(n->loop, t, SOON_MS);
 }
 
 // One that dies by itself will often be followed by others: no hurry to ask for the next.
@@ -140,35 +181,57 @@ static void on_shrink(struct timer *t)
 {
 	struct native *n = container_of(t, struct native, shrink);
 	n->want = WARM_MIN;
-	while (n->n_warm > n->want) {
-		struct cell *c = n->warm;
+	for (struct cell *c = n->warm, *next; c && n->n_warm > n->want; c = next) {
+		next = c->next;
+		if (c->promised)
+			continue;
 		nursery_forget(n, c);
 		cell_bury(c); // a slot ends with its channel
 	}
+	while (n->tired && n->n_warm + n->n_tired > n->want) {
+		struct cell *c = n->tired;
+		nursery_forget(n, c);
+		cell_bury(c);
+	}
 }
 
-// To as many as were wanted at once.
-static void grow(struct native *n)
+// To as many as were wanted at once, or in one go: those that end meanwhile can rest then.
+static void grow(struct native *n, bool waits)
 {
-	int want = WARM_MIN + 1;
-	for (const struct cell *c = n->waiting; c; c = c->next)
+	int want = n->burst;
+	for (const struct cell *c = n->waiting; c && waits; c = c->next)
 		want++;
+	want += WARM_MIN + waits;
 	if (want > n->want)
 		n->want = want < WARM_MAX ? want : WARM_MAX;
 }
 
-struct cell *nursery_take_warm(struct native *n, const struct buf *key, bool exact)
+// Best one that was built for it; then one that was built for nobody.
+static struct cell *best_warm(struct native *n, const char *id, const struct buf *key, bool exact)
 {
-	struct cell *c = n->warm;
-	while (c && !same_key(&c->key, key))
-		c = c->next;
-	for (struct cell *any = n->warm; !c && !exact && any; any = any->next)
-		if (!any->key.n) // made for no place in particular
-			c = any;
-	if (c)
+	struct cell *best = ahead_find(n, id);
+	if (best && same_key(&best->key, key))
+		return best;
+	best = NULL;
+	for (struct cell *c = n->warm; c; c = c->next) {
+		bool fits = same_key(&c->key, key) || (!exact && !c->key.n); // made for no place in particular
+		if (fits && !c->promised && (!best || (best->lent.id[0] && !c->lent.id[0]) || (!best->key.n && c->key.n)))
+			best = c;
+	}
+	return best;
+}
+
+struct cell *nursery_take_warm(struct native *n, const char *id, const struct buf *key, bool exact)
+{
+	struct cell *c = best_warm(n, id, key, exact);
+	if (c) {
 		nursery_forget(n, c);
-	if (!c)
-		grow(n); // somebody has to wait
+		c->promised |= !strcmp(c->lent.id, id);
+		ahead_unlend(c);
+	}
+	n->burst += n->waiting || n->n_starting;
+	if (!c || (n->burst > PLENTY && !nursery_abounds(n)))
+		grow(n, !c);
 	if (n->want > WARM_MIN)
 		timer_set(n->loop, &n->shrink, SHRINK_MS);
 	return c;
@@ -189,6 +252,8 @@ void nursery_want(struct native *n, struct cell *c)
 {
 	c->want_id = 0;
 	list_add(&n->waiting, c);
+	if (c->warm_ok)
+		wake_one(n); // the first to come is taken
 	ask_for_waiting(n); // or when the nursery is back
 }
 
@@ -222,7 +287,7 @@ static void give(struct native *n, struct cell *c, int fd)
 	}
 	if (!cell_begin(c)) {
 		chan_close(&c->ch);
-		c->phase = CELL_WAITING;
+		cell_enter(c, CELL_WAITING);
 		nursery_want(n, c);
 	}
 }
@@ -238,6 +303,7 @@ static void answered(struct native *n, uint32_t id)
 // To whoever waits for just such a one; the nursery's answer to that request then fills the pool.
 void nursery_again(struct native *n, struct cell *c)
 {
+	nursery_forget(n, c); // it may have woken by itself
 	struct cell *first = n->waiting;
 	while (first && !(first->warm_ok && same_key(&first->key, &c->key)))
 		first = first->next;
@@ -254,8 +320,9 @@ void nursery_again(struct native *n, struct cell *c)
 		cell_bury(c);
 		return;
 	}
-	c->phase = CELL_WARM;
+	cell_enter(c, CELL_WARM);
 	list_add(&n->warm, c);
+	ahead_offer(n, c);
 	if (++n->n_warm > n->want)
 		timer_set(n->loop, &n->shrink, SHRINK_MS);
 }
@@ -417,6 +484,7 @@ int nursery_open(struct native *n, int fd, struct err *e)
 {
 	n->want = WARM_MIN;
 	n->key = BUF_INIT(FRAME_MAX);
+	n->shape = BUF_INIT(FRAME_MAX);
 	n->backoff_ms = BACKOFF_MIN_MS;
 	n->child.fd = n->ch.fd = n->ch.w.fd = -1;
 	n->respawn.fn = on_respawn;
@@ -438,6 +506,7 @@ void nursery_close(struct native *n)
 		chan_close(&n->ch);
 	n->connected = false;
 	buf_done(&n->key);
+	buf_done(&n->shape);
 	int fd = n->child.fd;
 	loop_del(n->loop, &n->child);
 	close_fd(&fd);

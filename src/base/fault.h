@@ -87,6 +87,7 @@
 	X(GC_STORE, "gc.store") \
 	X(GC_TREE, "gc.tree") \
 	X(GC_REMOVED, "gc.removed") \
+	X(SYNC_START, "sync.start") \
 	// one a line: branches add here
 
 enum fault {

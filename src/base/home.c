@@ -11,7 +11,7 @@ static char *absolute(const char *path, struct err *e)
 		return xstrdup(path);
 	auto_free char *cwd = getcwd(NULL, 0);
 	if (!cwd) {
-		err_sys(e, "current directory");
+		err_sys(e, "the current directory is gone");
 		return NULL;
 	}
 	return xasprintf("%s/%s", cwd, path);
@@ -29,6 +29,6 @@ char *home_dir(const char *home, struct err *e)
 		return xasprintf("%s/skep", state);
 	if (home && *home == '/')
 		return xasprintf("%s/.local/state/skep", home);
-	err_set(e, ERR_INVALID, "HOME is not set (set HOME or SKEP_HOME)");
+	err_set(e, ERR_INVALID, "HOME is %s (set HOME or SKEP_HOME)", home && *home ? "not an absolute path" : "not set");
 	return NULL;
 }

@@ -72,6 +72,17 @@ pid_t proc_spawn(const struct proc_spec *s, struct err *e)
 	return pid;
 }
 
+char *proc_find(const char *path, const char *name)
+{
+	struct str rest = str_of(path ? path : ""), dir;
+	while (str_next(&rest, ':', &dir)) {
+		auto_free char *file = xasprintf("%.*s/%s", (int)dir.n, dir.p, name);
+		if (dir.n && *dir.p == '/' && !access(file, X_OK))
+			return take(&file);
+	}
+	return NULL;
+}
+
 int proc_run(const char *path, char *const *argv, struct buf *out, int *out_status, struct err *e)
 {
 	int p[2];

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define NEAR_MAX 40 // longest word that is compared letter by letter
+
 struct str str_of(const char *s)
 {
 	return (struct str){s, strlen(s)};
@@ -34,6 +36,43 @@ bool str_next(struct str *s, char sep, struct str *out_part)
 	*out_part = (struct str){s->p, at ? (size_t)(at - s->p) : s->n};
 	*s = at ? (struct str){at + 1, s->n - out_part->n - 1} : (struct str){NULL, 0};
 	return true;
+}
+
+// Letters to add, drop, change or swap with their neighbour to make b of a. Rows of the usual table, three at a time.
+static size_t slips(const char *a, const char *b)
+{
+	size_t row[3][NEAR_MAX + 1], n = strlen(a), m = strlen(b);
+	for (size_t j = 0; j <= m; j++)
+		row[0][j] = j;
+	for (size_t i = 1; i <= n; i++) {
+		size_t *now = row[i % 3], *last = row[(i + 2) % 3], *before = row[(i + 1) % 3];
+		now[0] = i;
+		for (size_t j = 1; j <= m; j++) {
+			size_t best = last[j - 1] + (a[i - 1] != b[j - 1]);
+			best = last[j] + 1 < best ? last[j] + 1 : best;
+			best = now[j - 1] + 1 < best ? now[j - 1] + 1 : best;
+			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && before[j - 2] + 1 < best)
+				best = before[j - 2] + 1;
+			now[j] = best;
+		}
+	}
+	return row[n % 3][m];
+}
+
+const char *str_nearest(const char *word, char *const *list)
+{
+	const char *found = NULL;
+	size_t n = strlen(word), least = 1 + n / 4; // more and it is another word
+	if (n < 2 || n > NEAR_MAX)
+		return NULL;
+	for (; list && *list; list++) {
+		size_t d = strlen(*list) <= NEAR_MAX ? slips(word, *list) : NEAR_MAX;
+		if (d > least || (found && d == least))
+			continue;
+		found = *list;
+		least = d;
+	}
+	return found;
 }
 
 int str_to_u64(struct str s, uint64_t min, uint64_t max, uint64_t *out)

@@ -26,6 +26,9 @@ int str_to_milli(const char *s, uint64_t *out) MUST_USE;	// "1.5" -> 1500
 
 int fmt_to(char *dst, size_t size, const char *fmt, ...) PRINTF(3, 4) MUST_USE; // -1 on truncation
 
+// Of a NULL-terminated list the one that was probably meant: as few slips away as a short word allows. NULL: none.
+const char *str_nearest(const char *word, char *const *list);
+
 // True for well-formed UTF-8 (no surrogates, no overlong forms).
 bool str_is_utf8(const char *p, size_t n);
 // Length of the longest prefix that does not end inside a UTF-8 sequence.

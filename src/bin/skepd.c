@@ -110,7 +110,7 @@ static int find_skep_home(struct daemon *d, struct err *e)
 	if (!path)
 		return -1;
 	if (fs_mkdirs(AT_FDCWD, path, 0700, e))
-		return err_wrap(e, "SKEP_HOME");
+		return err_wrap(e, "SKEP_HOME (set it to a directory that you can write to)");
 	d->skep_home = realpath(path, NULL);
 	if (!d->skep_home || stat(d->skep_home, &st))
 		return err_sys(e, "SKEP_HOME %s", path);

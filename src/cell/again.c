@@ -40,6 +40,7 @@ static void forget(struct cell *c)
 		close_fd(fds[i]);
 	cell_spec_done(&c->spec);
 	isolation_done(&c->iso);
+	ahead_done(&c->ahead);
 	strv_free(c->changed);
 	free(c->gone_reason);
 	free(c->ending_layer);
@@ -80,7 +81,7 @@ static int look_at_group(struct cell *c, struct err *e)
 	struct cgroup_usage before; // what earlier cells of the seat met is not ours
 	if (!c->has_cgroup)
 		return 0;
-	if (cgroup_usage(&c->cgroup, &before, e))
+	if (cgroup_hits(&c->cgroup, &before, e))
 		return -1;
 	c->oom_seen = before.oom_kills;
 	c->pids_seen = before.pids_hits;

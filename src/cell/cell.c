@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -80,7 +81,7 @@ static void describe(struct cell *c)
 	c->iso.cgroup = xstrdup(c->has_cgroup ? c->cgroup.name : "");
 }
 
-static bool is_supervised(const struct cell *c)
+bool cell_is_supervised(const struct cell *c)
 {
 	return !c->has_cgroup || !strcmp(cgroup_describe(&c->nursery->cgroups), "supervised");
 }
@@ -98,6 +99,16 @@ static int take_over_layer(struct cell *c, struct err *e)
 	return 0;
 }
 
+static int send_build(struct cell *c, const struct frame *f, struct err *e)
+{
+	if (!chan_send(&c->init, M_BUILD, cell_is_supervised(c), 0, f->p, f->n) || send_sources(c, e))
+		return e->kind ? -1 : err_set(e, ERR_SYSTEM, "the cell died while it was built");
+	chan_send(&c->init, M_OK, 0, 0, NULL, 0);
+	return 0;
+}
+
+static void go_live(struct cell *c);
+
 int cell_build(struct cell *c, struct frame *f, struct err *e)
 {
 	if (c->stage != CELL_WAITING)
@@ -108,23 +119,26 @@ int cell_build(struct cell *c, struct frame *f, struct err *e)
 	c->stage = CELL_BUILDING;
 	c->spec_request = f->id;
 	c->remove_layer = false;
+	c->no_hurry = f->stream;
 	if (c->spec.profile != c->profile)
 		return err_set(e, ERR_BUG, "a %s slot was given a %s spec", profile_name(c->profile), profile_name(c->spec.profile));
-	if (c->spec.strict && is_supervised(c))
+	if (c->spec.strict && cell_is_supervised(c))
 		return err_set(e, ERR_DENIED, "min_isolation strict needs cgroup limits, and this host gives none (see: skep doctor)");
 	c->limits_changed = memcmp(&c->spec.limits, &LIMITS_DEFAULT, sizeof c->spec.limits);
 	if (c->has_cgroup && c->limits_changed && cgroup_set_limits(&c->cgroup, &c->spec.limits, e))
 		return -1; // the slot came with the default ones
-	if (check_place(c, e) || take_over_layer(c, e))
+	int built = check_place(c, e) ? -1 : ahead_turn(c, e);
+	if (built < 0 || take_over_layer(c, e) || (!built && send_build(c, f, e)))
 		return -1;
-	if (!chan_send(&c->init, M_BUILD, is_supervised(c), 0, f->p, f->n) || send_sources(c, e))
-		return e->kind ? -1 : err_set(e, ERR_SYSTEM, "the cell died while it was built");
-	chan_send(&c->init, M_OK, 0, 0, NULL, 0);
 	// It can do nothing before we have answered for its execve, which needs the listener that comes with M_READY.
 	c->first_sent = c->spec.has_exec && c->spec.exec.kind == EXEC_COMMAND && !c->spec.trace_off && sx_send_first(c);
 	chan_flush(&c->init);
 	// While the cell builds itself: what it will report to.
-	return open_places(c, e);
+	if (open_places(c, e))
+		return -1;
+	if (c->ahead.listener >= 0)
+		go_live(c);
+	return 0;
 }
 
 // By its descriptor: it may be a mold's child, and its number somebody else's by now.
@@ -176,27 +190,22 @@ static int open_gate(struct cell *c, struct err *e)
 	return 0;
 }
 
-static void on_ready(struct cell *c, struct frame *f)
+// It is built and its sandbox is known.
+static void go_live(struct cell *c)
 {
-	struct wire w = {.p = f->p, .n = f->n};
-	struct isolation in;
 	struct err e = {0};
-	if (isolation_read(&w, &in) || f->fd < 0 || fault(FAULT_CELL_READY, &e)) {
-		if (!e.kind)
-			err_set(&e, ERR_BUG, "malformed message from the cell");
-		build_failed(c, &e);
-	}
 	isolation_done(&c->iso);
-	c->iso = in;
+	c->iso = c->ahead.iso;
+	c->ahead.iso = (struct isolation){0};
 	describe(c);
 	c->notify.fn = record_proc;
-	seccomp_listen(f->fd);
-	if (loop_add(&c->loop, &c->notify, take_fd(&f->fd), LOOP_IN, &e))
+	seccomp_listen(c->ahead.listener);
+	if (loop_add(&c->loop, &c->notify, take_fd(&c->ahead.listener), LOOP_IN, &e))
 		build_failed(c, &e);
 	if (open_gate(c, &e))
 		build_failed(c, &e);
 	c->stage = CELL_UP;
-	if (!c->spec.remove_if_clean)
+	if (!c->spec.remove_if_clean && !c->ahead.who.id[0])
 		mold_leave(c); // it will hardly be what it was, and a live cell shall be small
 	record_cell_up(c);
 	if (fault(FAULT_CELL_UP, &e))
@@ -210,6 +219,21 @@ static void on_ready(struct cell *c, struct frame *f)
 	if (!c->took_layer || strv_len(c->spec.lowers) > c->spec.n_base_lowers)
 		watchdog_look(c, true); // what is pending from before, so that it is not news later
 	control_send_up(c, c->spec_request);
+}
+
+static void on_ready(struct cell *c, struct frame *f)
+{
+	struct wire w = {.p = f->p, .n = f->n};
+	struct err e = {0};
+	if (isolation_read(&w, &c->ahead.iso) || f->fd < 0 || fault(FAULT_CELL_READY, &e)) {
+		if (!e.kind)
+			err_set(&e, ERR_BUG, "malformed message from the cell");
+		build_failed(c, &e);
+	}
+	close_fd(&c->ahead.listener);
+	c->ahead.listener = take_fd(&f->fd);
+	if (c->stage == CELL_BUILDING)
+		go_live(c);
 }
 
 // --- pausing ---
@@ -325,6 +349,8 @@ static void on_changes(struct cell *c, struct frame *f)
 	// that a sandbox which goes anyway need not wait for.
 	if (c->stage == CELL_ENDING && c->spec.remove_if_clean && c->walk_done && !c->pending)
 		say_goodbye(c);
+	if (c->parked && !c->tired)
+		cell_wake(c);
 }
 
 void cell_on_init_frame(struct chan *ch, struct frame *f)
@@ -350,6 +376,9 @@ void cell_on_init_frame(struct chan *ch, struct frame *f)
 	}
 	case M_SOCKET:
 		slot_take_socket(&c->net, f);
+		break;
+	case M_TURN:
+		mold_leave(c); // not before: until then its end is the cell's
 		break;
 	case M_MOVABLE:
 		moves_answer(f->id);
@@ -391,6 +420,7 @@ void cell_on_init_frame(struct chan *ch, struct frame *f)
 		break;
 	case M_EXIT:
 		c->init_ends |= f->stream;
+		c->parked = c->init_ends && c->no_hurry;
 		if (x)
 			sx_ended(x, wire_get_u32(&w));
 		break;
@@ -483,18 +513,10 @@ static void dispose_layer(struct cell *c)
 		log_line(LOG_WARN, "%s: %s", c->spec.sandbox, e.msg); // gc finds it
 }
 
-static void tell_skepd(struct cell *c)
+void cell_wake(struct cell *c)
 {
-	auto_buf struct buf b = BUF_INIT(4096);
-	if (!c->control)
-		return;
-	c->told = true;
-	wire_str(&b, c->gone_reason);
-	wire_u32(&b, c->walk_done ? c->pending : UINT32_MAX);
-	wire_u8(&b, c->remove_layer);
-	wire_u64(&b, c->journal.seq);
-	wire_str(&b, c->journal.head);
-	chan_send(&c->control->chan, M_GONE, again_may(c), 0, b.p, b.n);
+	c->tired = c->parked = false;
+	shutdown(c->init.fd, SHUT_WR); // its first process ends, and the rest follows from that
 }
 
 static _Noreturn void leave(struct cell *c)
@@ -559,7 +581,7 @@ static void say_goodbye(struct cell *c)
 	// looks at a terminal there.
 	for (struct client *cl = c->clients; cl; cl = cl->next)
 		client_pump(cl);
-	tell_skepd(c);
+	control_send_gone(c);
 }
 
 void cell_on_init_exit(struct watch *w, uint32_t events)

@@ -2,6 +2,7 @@
 // The supervisor of one cell: what its files share. One process, one cell, one loop.
 //
 //   slot.c      from fork to spec: makes the contained process, waits      mold.c   what the next cell can use again
+//   ahead.c     built before its sandbox is asked for
 //   again.c     from the end of a plain run to the next spec
 //   cell.c      life: spec -> up -> ending -> gone, and the channel to init
 //   control.c   the channel to skepd and the cell's socket
@@ -14,6 +15,7 @@
 #pragma once
 #include "base/chan.h"
 #include "base/ring.h"
+#include "cell/ahead.h"
 #include "cell/gate.h"
 #include "cell/mold.h"
 #include "cell/nursery.h"
@@ -84,6 +86,7 @@ struct cell {
 	struct gate gate;
 	int secrets; // sealed memory that came with the spec, until the gate has it
 	struct mold mold;
+	struct ahead ahead;
 	int back; // to the nursery, for the mold
 	const struct place *place; // the slot was made for it, or NULL
 	dev_t base_dev;		   // of its base, when it was mounted
@@ -95,6 +98,9 @@ struct cell {
 	bool eventful; // something was refused, moved by us, or a limit met
 	bool first_sent; // the first exec is on its way, ahead of M_READY
 	bool init_ends;	 // by itself, with its last exec
+	bool no_hurry;	 // slots abound: what a slot needs again can wait
+	bool parked;	 // then its first process stays until it is let go
+	bool tired;	 // gone, and to be a slot once more when it is woken
 	unsigned turns; // cells this process had before
 	ino_t socket_ino;
 	char socket_name[ID_SIZE + 16]; // in run/cells; until there is a sandbox, the slot's own
@@ -162,11 +168,13 @@ int again_turn(struct cell *c, struct err *e) MUST_USE;
 
 // cell.c
 int cell_out_dir(struct cell *c, struct err *e) MUST_USE; // made with the first output
+bool cell_is_supervised(const struct cell *c); // no control group limits it
 int cell_build(struct cell *c, struct frame *spec, struct err *e) MUST_USE; // M_SPEC
 void cell_on_init_frame(struct chan *ch, struct frame *f);
 void cell_on_init_close(struct chan *ch);
 void cell_end(struct cell *c, const char *reason, uint32_t grace_ms, bool walk);
 void cell_on_init_exit(struct watch *w, uint32_t events);
+void cell_wake(struct cell *c); // who rests goes on to its end, or to the next cell
 void cell_maybe_exit(struct cell *c); // when gone and nobody is owed anything
 // Where groups can be frozen it is done on return. Else 1: init does it, and request (0: nobody's) is answered then.
 int cell_pause(struct cell *c, bool on, uint32_t request, struct err *e) MUST_USE;
@@ -182,6 +190,7 @@ void control_frame(struct client *cl, struct frame *f);
 void control_send_up(struct cell *c, uint32_t id);
 void control_send_err(struct chan *ch, uint32_t id, const struct err *e);
 void control_send_exited(struct cell *c, const struct sx *x);
+void control_send_gone(struct cell *c); // the last word, if there is a daemon to hear it
 void control_replay(struct cell *c);
 
 // execs.c
@@ -205,6 +214,7 @@ void client_accept(struct watch *w, uint32_t events);
 struct client *client_new(struct cell *c, int fd, struct err *e);
 void client_pump(struct client *cl);
 void client_pump_exec(struct sx *x);
+void client_flush(struct sx *x);
 bool client_waiting(const struct cell *c); // something is still queued for somebody
 void client_drop_others(struct cell *c); // all but skepd, at once
 void client_left(struct sx *x); // somebody attached to it went for good

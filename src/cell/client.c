@@ -116,6 +116,8 @@ static void drop(struct client *cl)
 		}
 	if (c->control == cl)
 		c->control = NULL;
+	if (cl->control && c->tired)
+		cell_wake(c); // nobody else will
 	hang_up(cl);
 	loop_bury(&c->loop, cl, free_client);
 	if (c->stage == CELL_WAITING || c->stage == CELL_BUILDING) {
@@ -203,7 +205,17 @@ static void send_credit(struct client *cl)
 	auto_buf struct buf b = BUF_INIT(32);
 	wire_u64(&b, cl->exec->in_credit);
 	wire_u64(&b, cl->exec->in_received);
-	chan_send(&cl->chan, M_CREDIT, 0, 0, b.p, b.n);
+	if (cl->exec->in_credit == UINT64_MAX) // there is no stdin: nobody waits for it
+		chan_send_later(&cl->chan, M_CREDIT, 0, 0, b.p, b.n);
+	else
+		chan_send(&cl->chan, M_CREDIT, 0, 0, b.p, b.n);
+}
+
+void client_flush(struct sx *x)
+{
+	for (struct client *cl = x->cell->clients; cl; cl = cl->next)
+		if (cl->exec == x)
+			chan_flush(&cl->chan);
 }
 
 void client_pump(struct client *cl)

@@ -135,6 +135,23 @@ void control_send_exited(struct cell *c, const struct sx *x)
 		chan_send_buf(&c->control->chan, M_EXITED, 0, &b);
 }
 
+void control_send_gone(struct cell *c)
+{
+	auto_buf struct buf b = BUF_INIT(4096);
+	if (!c->control)
+		return;
+	c->told = true;
+	wire_str(&b, c->gone_reason);
+	wire_u32(&b, c->walk_done ? c->pending : UINT32_MAX);
+	wire_u8(&b, c->remove_layer);
+	wire_u64(&b, c->journal.seq);
+	wire_str(&b, c->journal.head);
+	c->tired = c->parked && again_may(c);
+	if (c->tired)
+		timer_clear(&c->loop, &c->ending);
+	chan_send(&c->control->chan, M_GONE, c->tired ? 2 : again_may(c), 0, b.p, b.n);
+}
+
 void control_replay(struct cell *c)
 {
 	control_send_up(c, 0);
@@ -148,6 +165,10 @@ void control_replay(struct cell *c)
 		if (x->ended)
 			control_send_exited(c, x);
 	}
+	if (c->stage == CELL_GONE) {
+		control_send_gone(c); // it waits for a client only: a daemon that came late must not take its exit for a death
+		return;
+	}
 	gate_replay(&c->gate);
 	ports_replay(c);
 }
@@ -160,9 +181,11 @@ static int do_exec(struct cell *c, struct frame *f, struct wire *w, struct err *
 	if (exec_spec_read(w, &s, e))
 		return -1;
 	auto_free char *ticket = wire_get_str(w);
-	if (w->bad || sx_find(c, s.id)) {
+	bool known = sx_find(c, s.id);
+	if (w->bad || known) {
 		exec_spec_done(&s);
-		return err_set(e, ERR_INVALID, "malformed or repeated exec request");
+		return known ? err_set(e, ERR_INVALID, "there is an exec of this id already")
+			     : err_set(e, ERR_UNSUPPORTED, "this cell was started by another version of skep, which is asked otherwise: stop the sandbox, then try again");
 	}
 	bool early = s.early;
 	sx_start(c, &s, ticket, early ? 0 : f->id); // else answered when it has begun
@@ -236,11 +259,19 @@ void control_frame(struct client *cl, struct frame *f)
 	struct wire w = {.p = f->p, .n = f->n};
 	struct err e = {0};
 	int rc; // 0: answer M_OK, 1: answered elsewhere
-	if (c->stage == CELL_WAITING && f->type != M_SPEC)
+	if (c->stage == CELL_WAITING && f->type != M_SPEC && f->type != M_EXPECT)
 		return; // meant for the cell that was
 	switch ((enum msg_type)f->type) {
 	case M_SPEC:
 		rc = cell_build(c, f, &e) ? -1 : 1;
+		break;
+	case M_EXPECT:
+		rc = c->stage == CELL_WAITING && ahead_expect(c, f, &e) ? -1 : 1;
+		break;
+	case M_WAKE:
+		if (c->tired)
+			cell_wake(c);
+		rc = 1;
 		break;
 	case M_EXEC:
 		rc = do_exec(c, f, &w, &e);

@@ -266,6 +266,8 @@ static void finish(struct sx *x)
 	if (fault(FAULT_EXEC_EXIT, &e))
 		log_line(LOG_WARN, "%s", e.msg);
 	client_pump_exec(x); // first: somebody waits there
+	if (!c->spec.ends_with_exec)
+		client_flush(x); // not even for the end of this round
 	control_send_exited(c, x);
 	watchdog_check_cgroup(c);
 	watchdog_activity(c);

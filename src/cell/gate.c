@@ -23,12 +23,17 @@ static void start(struct gate *g);
 
 // --- waiting ---
 
+static bool is_wide(int i)
+{
+	return i == GATE_WIDE4 || i == GATE_WIDE6;
+}
+
 static void wait_for_work(struct gate *g, bool on)
 {
 	struct err e;
 	for (int i = 0; i < GATE_SOCKETS; i++) {
 		struct gate_listener *l = &g->listen[i];
-		if (!on || l->fd < 0)
+		if (!on || l->fd < 0 || (is_wide(i) && !g->wide))
 			loop_del(&g->cell->loop, &l->w);
 		else if (l->w.fd < 0 && loop_add(&g->cell->loop, &l->w, l->fd, LOOP_IN, &e))
 			log_line(LOG_ERROR, "sandbox=%s gate: %s", g->cell->spec.sandbox, e.msg);
@@ -142,11 +147,14 @@ static void ask_who(struct gate *g, const struct frame *f)
 	struct wire w = {.p = f->p, .n = f->n};
 	auto_buf struct buf b = BUF_INIT(64);
 	struct tcp_ends t = {.port = (uint16_t)wire_get_u32(&w)};
-	t.address = wire_get_u32(&w);
-	t.peer = wire_get_u32(&w);
+	size_t n, m;
+	const uint8_t *address = wire_get_bytes(&w, &n), *peer = wire_get_bytes(&w, &m);
 	t.peer_port = (uint16_t)wire_get_u32(&w);
-	if (w.bad || !t.port)
+	if (w.bad || !t.port || n != m || (n != 4 && n != 16))
 		return;
+	t.six = n == 16;
+	memcpy(t.address, address, n);
+	memcpy(t.peer, peer, n);
 	wire_u32(&b, t.port);
 	wire_u64(&b, net_inode(g->sockets.diag, &t));
 	chan_send_buf(&g->cell->init, M_WHO, f->id, &b);
@@ -260,25 +268,19 @@ static void replace(char **at, const char *v)
 
 // --- the ssh agent's socket ---
 
-static bool has_ssh(const struct buf *policy)
+static bool has_ssh(const struct policy *p)
 {
-	struct wire w = {.p = (const uint8_t *)policy->p, .n = policy->n};
-	struct policy p;
-	struct err e;
-	bool any = false;
-	if (policy_read(&w, &p, &e))
-		return false;
-	for (size_t i = 0; i < p.n_secrets; i++)
-		any |= p.secrets[i].as == SECRET_SSH;
-	policy_done(&p);
-	return any;
+	for (size_t i = 0; i < p->n_secrets; i++)
+		if (p->secrets[i].as == SECRET_SSH)
+			return true;
+	return false;
 }
 
 // It has a name inside, so it is made there, by init, and only when there is a key to use: before any command that is
 // started after this, for init does one thing after the other.
-static void ask_agent(struct gate *g)
+static void ask_agent(struct gate *g, const struct policy *p)
 {
-	if (g->agent_asked || g->secrets < 0 || !has_ssh(&g->policy))
+	if (g->agent_asked || g->secrets < 0 || !has_ssh(p))
 		return;
 	g->agent_asked = true;
 	chan_send(&g->cell->init, M_AGENT, 0, 0, NULL, 0);
@@ -301,6 +303,41 @@ void gate_agent(struct gate *g, struct frame *f)
 		on_close(&g->chan);
 }
 
+// --- addresses that are dialled as they are ---
+
+// What can not be closed is closed for good: nobody dials through a socket that is not there.
+static void set_wide(struct gate *g, bool on)
+{
+	struct err e;
+	for (int i = GATE_WIDE4; i <= GATE_WIDE6 && on != g->wide; i++) {
+		struct gate_listener *l = &g->listen[i];
+		if (l->fd < 0 || !net_wide(l->fd, on, &e))
+			continue;
+		log_line(LOG_ERROR, "sandbox=%s gate: %s", g->cell->spec.sandbox, e.msg);
+		loop_del(&g->cell->loop, &l->w);
+		close_fd(&l->fd);
+	}
+	bool changed = on != g->wide;
+	g->wide = on;
+	if (changed && !g->shut && g->chan.fd < 0)
+		wait_for_work(g, true);
+}
+
+// Of the policy only what the supervisor itself sees to.
+static void apply_policy(struct gate *g)
+{
+	struct wire w = {.p = (const uint8_t *)g->policy.p, .n = g->policy.n};
+	struct policy p;
+	struct err e;
+	if (policy_read(&w, &p, &e)) {
+		set_wide(g, false);
+		return;
+	}
+	ask_agent(g, &p);
+	set_wide(g, policy_has_ranges(&p));
+	policy_done(&p);
+}
+
 void gate_set(struct gate *g, const struct cell_net *n, int secrets)
 {
 	struct err e;
@@ -315,7 +352,7 @@ void gate_set(struct gate *g, const struct cell_net *n, int secrets)
 	replace(&g->ca_file, n->ca_file);
 	close_fd(&g->secrets);
 	g->secrets = secrets;
-	ask_agent(g);
+	apply_policy(g);
 	if (g->chan.fd < 0)
 		return;
 	// Secrets first: one that was taken back must not be used under the new policy. What can not be told ends the
@@ -387,7 +424,8 @@ static void start(struct gate *g)
 
 int gate_init(struct gate *g, struct cell *c, struct net_sockets *s, struct err *e)
 {
-	int fds[] = {[GATE_TCP] = s->tcp, [GATE_DNS_UDP] = s->dns_udp, [GATE_DNS_TCP] = s->dns_tcp, [GATE_AGENT] = -1};
+	int fds[] = {[GATE_TCP] = s->tcp, [GATE_DNS_UDP] = s->dns_udp, [GATE_DNS_TCP] = s->dns_tcp, [GATE_AGENT] = -1,
+		     [GATE_WIDE4] = s->wide4, [GATE_WIDE6] = s->wide6};
 	const char *program = g->program;
 	*g = (struct gate){.cell = c,
 			   .program = program,
@@ -401,7 +439,7 @@ int gate_init(struct gate *g, struct cell *c, struct net_sockets *s, struct err 
 	ask_init(g);
 	for (int i = 0; i < GATE_SOCKETS; i++)
 		g->listen[i] = (struct gate_listener){.w = {.fd = -1, .fn = on_waiting}, .gate = g, .fd = fds[i]};
-	g->sockets.tcp = g->sockets.dns_udp = g->sockets.dns_tcp = -1; // the listeners have them
+	g->sockets.tcp = g->sockets.dns_udp = g->sockets.dns_tcp = g->sockets.wide4 = g->sockets.wide6 = -1; // the listeners have them
 	gate_set(g, &(struct cell_net){0}, -1);
 	if (g->sockets.nflog >= 0 && refused_init(&g->refused, c, g->sockets.nflog, e))
 		return -1;
@@ -415,6 +453,8 @@ static void give_back(struct gate *g, struct net_sockets *to)
 	to->tcp = g->listen[GATE_TCP].fd;
 	to->dns_udp = g->listen[GATE_DNS_UDP].fd;
 	to->dns_tcp = g->listen[GATE_DNS_TCP].fd;
+	to->wide4 = g->listen[GATE_WIDE4].fd;
+	to->wide6 = g->listen[GATE_WIDE6].fd;
 	g->sockets = NET_SOCKETS_NONE;
 	for (int i = 0; i < GATE_SOCKETS; i++)
 		g->listen[i].fd = -1;
@@ -444,6 +484,7 @@ void gate_end(struct gate *g, struct net_sockets *back)
 	}
 	stop(g);
 	wait_for_work(g, false);
+	set_wide(g, false); // they may go back
 	refused_end(&g->refused);
 	loop_del(&g->cell->loop, &g->refused.w);
 	if (!g->n_starts)

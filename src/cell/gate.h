@@ -45,6 +45,7 @@ struct gate {
 	struct chan chan; // fd -1 when none runs
 	pid_t pid;
 	bool serving, shut;
+	bool wide; // addresses may be dialled: the wide listeners listen
 	struct timer late, ask_late;
 	uint64_t starts[GATE_STARTS];
 	unsigned n_starts;

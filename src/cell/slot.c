@@ -76,7 +76,7 @@ struct contain slot_contain(const struct cell *cell)
 	const struct nursery *n = cell->nursery;
 	struct contain c = {
 		.host = &n->rootfs, .ids = &n->ids, .profile = cell->profile, .warm = cell->fresh_layer, .root = -1,
-		.trust = &n->trust, .net = NET_SOCKETS_NONE, .scratch = -1, .layer = -1, .base = -1, .null_file = -1, .empty_dir = -1, .place = cell->place ? &cell->place->spec : NULL,
+		.trust = &n->trust, .net = NET_SOCKETS_NONE, .scratch = -1, .score = -1, .layer = -1, .base = -1, .null_file = -1, .empty_dir = -1, .place = cell->place ? &cell->place->spec : NULL,
 	};
 	userns_inside_ids(&n->ids, cell->profile, &c.uid, &c.gid);
 	return c;
@@ -85,7 +85,7 @@ struct contain slot_contain(const struct cell *cell)
 // In the order of struct net_sockets.
 static int *socket_at(struct net_sockets *s, unsigned i)
 {
-	int *const list[] = {&s->tcp, &s->dns_udp, &s->dns_tcp, &s->nflog, &s->route, &s->diag};
+	int *const list[] = {&s->tcp, &s->dns_udp, &s->dns_tcp, &s->nflog, &s->route, &s->diag, &s->wide4, &s->wide6};
 	return i < countof(list) ? list[i] : NULL;
 }
 
@@ -125,7 +125,8 @@ _Noreturn void slot_serve(struct contain *c, struct chan *ch)
 	struct init_opts opts = {
 		.channel = ch, .uid = c->uid, .gid = c->gid, .profile = c->profile, .ws_path = s.ws_path,
 		.changes = {c->layer, c->base, c->lowers, c->n_lowers, (int)s.n_base_lowers, s.hide},
-		.ends_with_exec = s.ends_with_exec && s.has_exec,
+		.ends_with_exec = s.ends_with_exec && s.has_exec, .score = c->score,
+		.cpus_milli = supervised ? s.limits.cpus_milli : 0,
 	};
 	init_run(&opts, &ready, listener);
 }
@@ -334,7 +335,7 @@ static int open_cgroup(struct cell *c, struct err *e)
 		return -1;
 	c->has_cgroup = true;
 	struct cgroup_usage before; // what earlier cells of the seat met is not ours
-	if (cgroup_usage(&c->cgroup, &before, e) || (!again && cgroup_set_limits(&c->cgroup, &LIMITS_DEFAULT, e)))
+	if (cgroup_hits(&c->cgroup, &before, e) || (!again && cgroup_set_limits(&c->cgroup, &LIMITS_DEFAULT, e)))
 		return -1;
 	c->oom_seen = before.oom_kills;
 	c->pids_seen = before.pids_hits;
@@ -384,7 +385,7 @@ void slot_blank(struct cell *c, const struct nursery *n, enum profile profile)
 {
 	*c = (struct cell){.nursery = n, .profile = profile, .seat.lock = -1, .fresh_lock = -1, .sandbox_dir = -1, .out_dir = -1,
 			   .listen.fd = -1, .plain_ns = -1, .owner_ns = -1, .notify.fd = -1, .oom.fd = -1, .walk.fd = -1,
-			   .init_pidfd = -1, .init.fd = -1, .back = -1, .mold = MOLD_NONE, .net = NET_SOCKETS_NONE, .secrets = -1};
+			   .init_pidfd = -1, .init.fd = -1, .back = -1, .mold = MOLD_NONE, .ahead = AHEAD_NONE, .net = NET_SOCKETS_NONE, .secrets = -1};
 }
 
 static _Noreturn void give_up(struct cell *c, const struct err *why)

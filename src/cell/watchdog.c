@@ -172,7 +172,7 @@ void watchdog_check_cgroup(struct cell *c)
 {
 	struct cgroup_usage u;
 	struct err e;
-	if (!c->has_cgroup || cgroup_usage(&c->cgroup, &u, &e))
+	if (!c->has_cgroup || cgroup_hits(&c->cgroup, &u, &e))
 		return;
 	if (u.oom_kills > c->oom_seen)
 		watchdog_hit(c, "memory", "a process was killed: the sandbox reached its memory limit; see --memory");

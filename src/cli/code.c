@@ -3,6 +3,7 @@
 // one Include line, added only with the user's yes.
 #include "base/fs.h"
 #include "base/mem.h"
+#include "base/proc.h"
 #include "base/str.h"
 #include "cli/api.h"
 #include "cli/out.h"
@@ -97,13 +98,8 @@ static bool is_on_path(const char *program)
 {
 	if (strchr(program, '/'))
 		return !access(program, X_OK);
-	struct str rest = str_of(getenv("PATH") ? getenv("PATH") : ""), dir;
-	while (str_next(&rest, ':', &dir)) {
-		auto_free char *path = xasprintf("%.*s/%s", (int)dir.n, dir.p, program);
-		if (dir.n && !access(path, X_OK))
-			return true;
-	}
-	return false;
+	auto_free char *found = proc_find(getenv("PATH"), program);
+	return found;
 }
 
 static int open_editor(const struct call *c, struct err *e)

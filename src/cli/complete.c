@@ -14,7 +14,7 @@ static const char *lister(enum opt_hint hint)
 {
 	switch (hint) {
 	case HINT_SANDBOX:
-		return "SKEP_NO_START=1 skep ps -q 2>/dev/null";
+		return "SKEP_NO_START=1 skep ps --names 2>/dev/null";
 	case HINT_EXEC:
 		return "SKEP_NO_START=1 skep ps --execs -q 2>/dev/null";
 	case HINT_IMAGE:
@@ -26,7 +26,7 @@ static const char *lister(enum opt_hint hint)
 	case HINT_PRESET:
 		return "echo none registries git llm open";
 	case HINT_PLACE:
-		return "echo bearer basic header: query: git file ssh";
+		return "echo bearer basic header: set: query: git file ssh";
 	case HINT_SNAPSHOT:
 		return "SKEP_NO_START=1 skep snapshots --all -q 2>/dev/null";
 	case HINT_NONE:
@@ -55,6 +55,17 @@ static bool is_first_of_name(const struct cmd *const *v)
 		return true;
 	before = first_word(v[-1], &second); // families stand together
 	return before.n != w.n || memcmp(before.p, w.p, w.n);
+}
+
+// Members of a family of which there is also a plain verb, as of snapshot: what follows that may be a member's name.
+static bool is_of_verb(const struct cmd *const *v)
+{
+	const char *second;
+	struct str w = first_word(*v, &second), before;
+	if (v == verbs)
+		return false;
+	before = first_word(v[-1], &second);
+	return before.n == w.n && !memcmp(before.p, w.p, w.n) && !second;
 }
 
 // Text in single quotes for any of the three shells; a quote itself becomes a typographic one, and what zsh
@@ -136,6 +147,8 @@ static void bash_script(struct buf *b)
 	for (const struct cmd *const *v = verbs; *v; v++) {
 		const char *second;
 		struct str w = first_word(*v, &second);
+		if (second && is_of_verb(v))
+			buf_fmt(b, "\t%.*s) [[ ${COMP_WORDS[2]} != %s || $COMP_CWORD == 2 ]] || verb+=' %s' ;;\n", (int)w.n, w.p, second, second);
 		if (!second || !is_first_of_name(v))
 			continue;
 		auto_free char *family = xstrndup(w.p, w.n);
@@ -220,6 +233,9 @@ static void zsh_script(struct buf *b)
 	for (const struct cmd *const *v = verbs; *v; v++) {
 		const char *second;
 		struct str w = first_word(*v, &second);
+		if (second && is_of_verb(v))
+			buf_fmt(b, "\t%.*s)\n\t\tif [[ ${words[3]} == %s ]] && (( CURRENT > 3 )); then\n\t\t\tverb+=' %s'\n\t\t\tshift words\n\t\t\t(( CURRENT-- ))\n\t\tfi ;;\n",
+				(int)w.n, w.p, second, second);
 		if (!second || !is_first_of_name(v))
 			continue;
 		auto_free char *family = xstrndup(w.p, w.n);

@@ -3,7 +3,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/api.h"
-#include "cli/home.h"
+#include "cli/hold.h"
 #include "cli/out.h"
 #include "cli/request.h"
 #include "cli/session.h"
@@ -37,21 +37,6 @@ static const struct opt shell_opts[] = {
 	OPTS_END,
 };
 
-// A caller inside the project means the same directory inside the sandbox; elsewhere, the workspace (NULL).
-static int cwd_inside(struct api *a, const char *id, char **out, struct err *e)
-{
-	auto_free char *cwd = getcwd(NULL, 0), *path = api_path("/v1/sandboxes", id, NULL);
-	auto_json json_t *box = api_json(a, "GET", path, NULL, e);
-	if (!box)
-		return -1;
-	const char *repo = json_str(box, "repo"), *ws = json_str(box, "workspace_path");
-	size_t n = strlen(repo);
-	*out = NULL;
-	if (cwd && n && str_has_prefix(cwd, repo) && cwd[n] == '/')
-		*out = xasprintf("%s%s", *ws ? ws : repo, cwd + n);
-	return 0;
-}
-
 // id NULL = the sandbox meant by none.
 static json_t *start(const char *id, struct exec_request *x, struct err *e)
 {
@@ -59,15 +44,14 @@ static json_t *start(const char *id, struct exec_request *x, struct err *e)
 	auto_api struct api a = API_CLOSED;
 	if (api_open(&a, e))
 		return NULL;
-	auto_free char *found = id ? xstrdup(id) : api_default_id(&a, e), *cwd = NULL;
-	bool here = !home_remote(); // else this directory means nothing there
-	if (!found || (here && !x->cwd && cwd_inside(&a, found, &cwd, e)))
-		return NULL;
-	x->cwd = x->cwd ? x->cwd : cwd;
-	if (request_exec(&body, x, e))
+	auto_free char *found = id ? xstrdup(id) : api_default_id(&a, e);
+	if (!found || request_exec(&body, x, e))
 		return NULL;
 	auto_free char *path = api_path("/v1/sandboxes", found, "execs");
-	return api_json(&a, "POST", path, buf_cstr(&body), e);
+	hold_begin();
+	json_t *j = api_json(&a, "POST", path, buf_cstr(&body), e);
+	hold_end(json_object_get(j, "attach"));
+	return j;
 }
 
 static int execute(const struct call *c, const char *id, struct exec_request *x)
@@ -103,6 +87,7 @@ static int exec_run(const struct call *c)
 		.argv = c->words + has_id,
 		.env = o->env,
 		.cwd = o->cwd,
+		.here = true, // inside the project it means the same directory inside the sandbox
 		.user = o->user,
 		.tty = o->tty,
 		.want_stdin = o->interactive,
@@ -122,6 +107,7 @@ static int shell_run(const struct call *c)
 		.argv = argv,
 		.env = o->env,
 		.cwd = o->cwd,
+		.here = true,
 		.user = o->user,
 		.tty = isatty(0),
 		.want_stdin = true,

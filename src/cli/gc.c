@@ -36,7 +36,10 @@ static int gc_table(const json_t *items, bool dry_run)
 		table_add(&t, json_str(item, "why"));
 	}
 	table_print(&t, &b);
-	buf_fmt(&b, "%zu item%s", json_array_size(items), json_array_size(items) == 1 ? "" : "s");
+	if (json_array_size(items))
+		buf_fmt(&b, "%zu item%s", json_array_size(items), json_array_size(items) == 1 ? "" : "s");
+	else
+		buf_str(&b, "nothing to remove");
 	buf_str(&b, all ? ", " : "");
 	if (all)
 		out_size(&b, all);

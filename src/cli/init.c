@@ -317,7 +317,7 @@ static int init_run(const struct call *c)
 		int rc = out_flush(&b);
 		return w.status ? w.status : rc;
 	}
-	err_set(&e, ERR_NOT_FOUND, "no agent was found: name one with --agent");
+	err_set(&e, ERR_NOT_FOUND, "no agent was found: name one with --agent (claude, codex, cursor, gemini, qwen, opencode, or all)");
 	return out_fail(c, &e);
 }
 

@@ -11,13 +11,14 @@
 #define COMMAND_SHOWN 100 // bytes of a command line in a table
 
 struct list_opts {
-	bool json, quiet, execs;
+	bool json, quiet, names, execs;
 	const char *label;
 };
 
 static const struct opt ps_opts[] = {
 	FLAG(AT(struct list_opts, json), "json", 0, "print JSON"),
 	FLAG(AT(struct list_opts, quiet), "quiet", 'q', "print ids only"),
+	FLAG(AT(struct list_opts, names), "names", 0, "print ids and names only, a line each"),
 	FLAG(AT(struct list_opts, execs), "execs", 0, "list the execs instead"),
 	VALUE(OPT_STR, AT(struct list_opts, label), "label", 0, "K=V", "only sandboxes with this label"),
 	OPTS_END,
@@ -115,12 +116,17 @@ static int ps_execs(const struct call *c, struct api *a)
 						    .json = o->json, .quiet = o->quiet});
 }
 
-static int ps_ids(const json_t *boxes)
+static int ps_ids(const json_t *boxes, bool names)
 {
 	auto_buf struct buf b = BUF_INIT(HTTP_BODY_MAX);
 	size_t i;
 	json_t *s;
-	json_array_foreach(boxes, i, s) buf_fmt(&b, "%s\n", json_str(s, "id"));
+	json_array_foreach(boxes, i, s)
+	{
+		buf_fmt(&b, "%s\n", json_str(s, "id"));
+		if (names && *json_str(s, "name"))
+			buf_fmt(&b, "%s\n", json_str(s, "name"));
+	}
 	return out_flush(&b);
 }
 
@@ -143,8 +149,8 @@ static int ps_run(const struct call *c)
 	const json_t *boxes = json_object_get(j, "sandboxes");
 	if (o->json)
 		return out_json(j);
-	if (o->quiet)
-		return ps_ids(boxes);
+	if (o->quiet || o->names)
+		return ps_ids(boxes, o->names);
 	auto_json json_t *x = api_json(&a, "GET", "/v1/execs", NULL, &e);
 	return x ? ps_table(boxes, json_object_get(x, "execs")) : out_fail(c, &e);
 }
@@ -202,7 +208,7 @@ static void show_limits(struct table *t, const json_t *l, const json_t *isolatio
 	auto_buf struct buf cpus = BUF_INIT(256);
 	out_cpus(&cpus, json_u64(l, "cpus_milli"));
 	if (json_u64(l, "cpus_milli") && supervised)
-		buf_str(&cpus, " (not enforced here)");
+		buf_str(&cpus, " (supervised)");
 	show_row(t, "limits", buf_cstr(&cpus));
 	show_limit(t, "memory", json_u64(l, "memory"), true, supervised ? " (watched, not enforced)" : "");
 	show_limit(t, "disk", json_u64(l, "disk"), true, " (watched)");

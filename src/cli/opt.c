@@ -6,6 +6,8 @@
 #include <assert.h>
 #include <string.h>
 
+#define HELP_LEFT 30 // columns for an option and its value
+
 struct parser {
 	const struct cmd *cmd;
 	char **argv; // next word
@@ -75,6 +77,21 @@ static int set_value(const struct opt *o, const char *v, void *values, struct er
 	return -1;
 }
 
+static int unknown_long(struct parser *p, struct str name)
+{
+	char **names = NULL;
+	auto_free char *word = xstrndup(name.p, name.n);
+	for (const struct opt *o = p->cmd->opts; o && o->name; o++)
+		strv_add(&names, o->name);
+	const char *near = str_nearest(word, names);
+	if (near)
+		err_set(p->e, ERR_INVALID, "unknown option --%s: did you mean --%s?", word, near);
+	else
+		err_set(p->e, ERR_INVALID, "unknown option --%s", word);
+	strv_free(names);
+	return -1;
+}
+
 // --name, --name=value, --name value
 static int take_long(struct parser *p)
 {
@@ -86,7 +103,7 @@ static int take_long(struct parser *p)
 		return 0;
 	}
 	if (!o)
-		return err_set(p->e, ERR_INVALID, "unknown option --%.*s", (int)name.n, name.p);
+		return unknown_long(p, name);
 	if (o->kind == OPT_FLAG)
 		return eq ? err_set(p->e, ERR_INVALID, "--%s takes no value", o->name)
 			  : set_value(o, NULL, p->values, p->e);
@@ -195,7 +212,11 @@ static void help_row(const struct opt *o, struct buf *out)
 	buf_fmt(&left, "--%s", o->name);
 	if (o->kind != OPT_FLAG)
 		buf_fmt(&left, " %s", o->choices ? o->choices : o->arg);
-	buf_fmt(out, "  %-30s  %s\n", buf_cstr(&left), o->help);
+	// what is too wide for its column gets a line of its own, so that the texts stay in theirs
+	if (left.n > HELP_LEFT)
+		buf_fmt(out, "  %s\n  %-*s  %s\n", buf_cstr(&left), HELP_LEFT, "", o->help);
+	else
+		buf_fmt(out, "  %-*s  %s\n", HELP_LEFT, buf_cstr(&left), o->help);
 }
 
 void opt_help(const struct cmd *cmd, struct buf *out)

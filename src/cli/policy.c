@@ -288,6 +288,7 @@ const struct cmd cmd_policy_set = {
 	.notes = "Rules are added to those given before. Connections under way are judged again.\n"
 		 "RULE is [METHOD ][*.]HOST[:PORT][/PATH][=ADDRESS] [open|pass]; without PORT 80 and 443 are meant.\n"
 		 "  *.HOST     every name below HOST, not HOST itself\n"
+		 "  RANGE[:PORT]  an address or a range (203.0.113.0/24, [2001:db8::/32]:443) dialled as it is; PORT * is every port\n"
 		 "  METHOD, /PATH (a prefix if it ends in *), open: TLS is opened, each request is judged\n"
 		 "  =ADDRESS   the name stands for this address, which may be a private one\n"
 		 "  pass       TLS is never opened: for programs that pin certificates",

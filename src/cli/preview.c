@@ -30,6 +30,28 @@ static bool names_port(const char *word)
 	return !str_to_u64(str_of(word), 1, UINT16_MAX, &port);
 }
 
+// A link may be made before its server is there; who made it by mistake should know.
+static void warn_closed(struct api *a, const char *id, uint64_t port)
+{
+	auto_free char *path = api_path("/v1/sandboxes", id, NULL);
+	struct err ignored;
+	auto_json json_t *s = api_json(a, "GET", path, NULL, &ignored);
+	auto_buf struct buf b = BUF_INIT(4096);
+	const json_t *ports = json_object_get(s, "ports");
+	size_t i;
+	json_t *p;
+	buf_fmt(&b, "skep: nothing listens on port %llu of it yet", (unsigned long long)port);
+	json_array_foreach(ports, i, p)
+	{
+		if (json_u64(p, "port") == port)
+			return;
+		buf_fmt(&b, "%s%llu", i ? ", " : "; open are ", (unsigned long long)json_u64(p, "port"));
+	}
+	buf_byte(&b, '\n');
+	if (s)
+		out_stderr(&b);
+}
+
 // The one port that is open.
 static int only_port(struct api *a, const char *id, uint64_t *out, struct err *e)
 {
@@ -49,22 +71,11 @@ static int only_port(struct api *a, const char *id, uint64_t *out, struct err *e
 	return err_set(e, ERR_INVALID, "several ports are open (%s): name one", buf_cstr(&open));
 }
 
-static char *in_path(const char *program)
-{
-	struct str rest = str_of(getenv("PATH") ? getenv("PATH") : ""), dir;
-	while (str_next(&rest, ':', &dir)) {
-		auto_free char *path = xasprintf("%.*s/%s", (int)dir.n, dir.p, program);
-		if (dir.n && *dir.p == '/' && !access(path, X_OK))
-			return take(&path);
-	}
-	return NULL;
-}
-
 // The link was printed already: where there is no desktop, that is all.
 static int open_link(const struct call *c, const char *url)
 {
 	struct err e;
-	auto_free char *program = in_path("xdg-open"), *copy = xstrdup(url);
+	auto_free char *program = proc_find(getenv("PATH"), "xdg-open"), *copy = xstrdup(url);
 	char name[] = "xdg-open", *argv[] = {name, copy, NULL};
 	if (!program || (!getenv("DISPLAY") && !getenv("WAYLAND_DISPLAY")))
 		return 0;
@@ -109,6 +120,8 @@ static int preview_run(const struct call *c)
 		return out_fail(c, &e);
 	if (o->json)
 		return out_json(j);
+	if (word)
+		warn_closed(&a, id, port);
 	out_text(&line, json_str(j, "url"));
 	buf_byte(&line, '\n');
 	int status = out_flush(&line);

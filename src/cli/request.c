@@ -155,6 +155,9 @@ static int put_exec(struct jsonw *w, const struct exec_request *x, struct err *e
 		jw_kbool(w, "detach", true);
 	put_number(w, "timeout_ms", x->timeout);
 	put_caller(w);
+	auto_free char *here = x->here && !x->cwd && !home_remote() ? getcwd(NULL, 0) : NULL;
+	if (here && str_is_utf8(here, strlen(here)))
+		jw_kstr(w, "caller_cwd", here);
 	jw_close(w, '}');
 	return 0;
 }
@@ -266,6 +269,10 @@ int request_check(const struct create_opts *o, struct err *e)
 		return err_set(e, ERR_INVALID, "--workspace-path %.100s: must be absolute", o->workspace_path);
 	if (o->empty && o->repo)
 		return err_set(e, ERR_INVALID, "--empty and --repo exclude each other");
+	if (o->empty && o->pin)
+		return err_set(e, ERR_INVALID, "--empty and --pin exclude each other: there is no directory to copy");
+	if (o->rm && o->keep)
+		return err_set(e, ERR_INVALID, "--rm and --keep exclude each other");
 	if (o->ttl != OPT_UNSET && o->lease != OPT_UNSET)
 		return err_set(e, ERR_INVALID, "--ttl and --lease exclude each other");
 	if (o->tty && o->no_tty)
@@ -320,7 +327,7 @@ static int put_place(struct jsonw *w, const struct create_opts *o, struct err *e
 		return put_remote_place(w, o, e);
 	auto_free char *cwd = getcwd(NULL, 0), *repo = o->repo ? repo_path(o->repo, e) : NULL;
 	if (!cwd)
-		return err_sys(e, "current directory");
+		return err_sys(e, "the current directory is gone (go to another one, or cd \"$PWD\" if it was made again)");
 	if (o->repo && !repo)
 		return -1;
 	if (!str_is_utf8(cwd, strlen(cwd)))

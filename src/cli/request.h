@@ -62,6 +62,7 @@ struct exec_request {
 	char *const *argv;
 	char *const *env; // as given: K=V or K
 	const char *cwd, *user;
+	bool here; // without cwd: where the caller stands, if that is in the workspace
 	bool tty, want_stdin, detach;
 	uint64_t timeout; // OPT_UNSET = none
 };

@@ -247,8 +247,8 @@ static int undo_run(const struct call *c)
 	if (o->json)
 		return out_json(done);
 	auto_buf struct buf b = BUF_INIT(256);
-	count(&b, json_array_size(json_object_get(done, "steps")), "step");
-	buf_str(&b, " taken back\n");
+	count(&b, json_array_size(json_object_get(done, "steps")), "file");
+	buf_str(&b, " put back as before the last apply\n");
 	return out_flush(&b);
 }
 

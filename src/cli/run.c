@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // run: a new sandbox on the current directory, attached to one command. new: one to come back to.
 #include "base/mem.h"
+#include "cli/advice.h"
 #include "cli/api.h"
+#include "cli/hold.h"
 #include "cli/out.h"
 #include "cli/request.h"
 #include "cli/session.h"
@@ -43,12 +45,15 @@ static void list_changes(struct buf *b, const struct pump_result *r)
 }
 
 // For a person: on a terminal, or when asked for. Stdout stays the command's.
-static void summarize(const char *ref, const struct pump_result *r)
+static bool is_told(void)
 {
 	const char *want = getenv("SKEP_SUMMARY");
+	return isatty(STDERR_FILENO) || (want && !strcmp(want, "always"));
+}
+
+static void summarize(const char *ref, const struct pump_result *r)
+{
 	auto_buf struct buf b = BUF_INIT(64 << 10);
-	if (!r->has_changes || !(isatty(STDERR_FILENO) || (want && !strcmp(want, "always"))))
-		return;
 	if (r->n_changes)
 		list_changes(&b, r);
 	else
@@ -79,7 +84,11 @@ static json_t *create_once(const struct create_opts *o, const struct exec_reques
 		auto_buf struct buf body = BUF_INIT(HTTP_BODY_MAX);
 		if (request_create(&body, o, x, registries, e) || (!registries && api_open(&a, e)))
 			return NULL;
+		if (x)
+			hold_begin();
 		box = api_json(&a, "POST", "/v1/sandboxes", buf_cstr(&body), e);
+		if (x)
+			hold_end(json_object_get(box, "attach"));
 		if (!box && !net_needs_registries(e))
 			return NULL;
 	}
@@ -139,7 +148,11 @@ static int run_run(const struct call *c)
 	struct pump_result r;
 	struct pump_spec spec = {.in = in ? 0 : -1, .out = 1, .err = 2, .tty = tty, .forward = true, .to_end = !o->context};
 	int status = session_run(c, json_object_get(box, "attach"), spec, &r);
-	if (r.has_changes)
+	if (status == 127 && r.exit.reason && !o->image)
+		advice_missing(c->words[0]);
+	if (status || is_told())
+		advice_refused(o, id);
+	if (r.has_changes && is_told())
 		summarize(*name ? name : id, &r);
 	if (o->rm && !r.removed)
 		remove_after(c, id);

@@ -24,7 +24,7 @@ struct secret_opts {
 static const struct opt set_opts[] = {
 	VALUE(OPT_STR, AT(struct secret_opts, host), "host", 0, "HOST[:PORT]", "the only host it is sent to (port 443; ssh: 22)"),
 	HINTED(OPT_STR, HINT_PLACE, AT(struct secret_opts, as), "as", 0, "PLACE",
-	       "where it stands: bearer, basic, header:NAME, query:KEY, git, file, ssh"),
+	       "where it stands: bearer, basic, header:NAME, set:NAME, query:KEY, git, file, ssh"),
 	FLAG(AT(struct secret_opts, json), "json", 0, "print JSON"),
 	OPTS_END,
 };
@@ -153,6 +153,7 @@ const struct cmd cmd_secret_set = {
 		 "  bearer          Authorization: Bearer; added where a request has no credential of its own\n"
 		 "  basic, git      Authorization: Basic: the password, or with a VALUE user:password both\n"
 		 "  header:NAME     the value of that header; added likewise\n"
+		 "  set:NAME        that header is the value, whatever the request had there; other credentials stay\n"
 		 "  query:KEY       the value of that parameter of the URL\n"
 		 "  file            Authorization of any kind; the placeholder is also in the file /run/secrets/NAME\n"
 		 "  ssh             the private key of an ssh login, without a passphrase: nothing of it is inside. ssh and git\n"

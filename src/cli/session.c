@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/session.h"
 
+#include "cli/hold.h"
 #include "cli/out.h"
 #include <signal.h>
 
@@ -16,7 +17,9 @@ int session_run(const struct call *c, const json_t *attach, struct pump_spec spe
 		err_set(&e, ERR_BUG, "skepd named no socket to attach to");
 		return out_fail(c, &e);
 	}
-	if (pump_run(&spec, out, &e))
+	int rc = pump_run(&spec, out, &e);
+	hold_over();
+	if (rc)
 		return out_fail(c, &e);
 	if (out->out_closed)
 		return 128 + SIGPIPE;

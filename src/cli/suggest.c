@@ -1,34 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// policy suggest: the narrowest rules for what a sandbox was refused, out of its journal. Everything in it came from
-// inside: names are parsed as any rule is, and what can not be a rule is only told.
+// policy suggest: the narrowest rules for what a sandbox was refused.
 #include "base/jsonw.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "cli/api.h"
 #include "cli/out.h"
 #include "cli/verbs.h"
-#include "model/policy.h"
+#include "cli/wants.h"
 #include <stdlib.h>
 #include <string.h>
 
-#define WANTS_MAX 1000
 #define PATHS_MAX 4 // more of them become a prefix
-
-// One host and port, and one method there.
-struct want {
-	struct host_name host;
-	uint16_t port;
-	char *method; // NULL: refused before any request was seen
-	char **paths; // without query, each once
-	char *command;
-	uint64_t times;
-};
-
-struct wants {
-	struct want *w;
-	size_t n;
-	char **others; // lines about what no rule can allow
-};
 
 struct suggest_opts {
 	bool json;
@@ -39,79 +20,6 @@ static const struct opt suggest_opts[] = {
 	OPTS_END,
 };
 
-static bool has(char *const *list, const char *s)
-{
-	for (; list && *list; list++)
-		if (!strcmp(*list, s))
-			return true;
-	return false;
-}
-
-static bool same(const char *a, const char *b)
-{
-	return a && b ? !strcmp(a, b) : a == b;
-}
-
-static struct want *want_of(struct wants *all, const struct host_name *host, uint16_t port, const char *method)
-{
-	for (size_t i = 0; i < all->n; i++)
-		if (host_equal(&all->w[i].host, host) && all->w[i].port == port && same(all->w[i].method, method))
-			return &all->w[i];
-	if (all->n >= WANTS_MAX)
-		return NULL;
-	all->w = xrealloc(all->w, (all->n + 1) * sizeof *all->w);
-	all->w[all->n] = (struct want){.host = *host, .port = port, .method = method ? xstrdup(method) : NULL};
-	return &all->w[all->n++];
-}
-
-static void note_other(struct wants *all, char *owned)
-{
-	if (!has(all->others, owned) && strv_len(all->others) < WANTS_MAX)
-		strv_add(&all->others, owned);
-	free(owned);
-}
-
-static void note_name(struct wants *all, const json_t *ev)
-{
-	const char *name = json_str(ev, "name"), *method = json_str(ev, "method"), *path = json_str(ev, "path");
-	struct host_name host;
-	struct err ignored;
-	uint64_t port = json_u64(ev, "port");
-	if (port > UINT16_MAX || host_parse(name, strlen(name), &host, &ignored))
-		return;
-	struct want *w = want_of(all, &host, port ? (uint16_t)port : 443, *method ? method : NULL);
-	if (!w)
-		return;
-	auto_free char *plain = xstrndup(path, strcspn(path, "?#"));
-	if (*method && *plain == '/' && !has(w->paths, plain))
-		strv_add(&w->paths, plain);
-	if (!w->command && *json_str(ev, "command"))
-		w->command = xstrdup(json_str(ev, "command"));
-	w->times++;
-}
-
-static void note_event(struct wants *all, const json_t *ev)
-{
-	const char *type = json_str(ev, "type"), *what = json_str(ev, "what"), *name = json_str(ev, "name");
-	if (!strcmp(type, "net.request")) {
-		if (!strcmp(json_str(ev, "verdict"), "deny"))
-			note_name(all, ev);
-		return;
-	}
-	if (strcmp(type, "denied"))
-		return;
-	if (!strcmp(what, "dns") || !strcmp(what, "connect") || !strcmp(what, "policy"))
-		note_name(all, ev);
-	else if (!strcmp(what, "address"))
-		note_other(all, xasprintf("%s has an address that is never reached unasked (%s): --allow %s:%llu=ADDRESS if that is meant", name,
-					  json_str(ev, "why"), name, (unsigned long long)json_u64(ev, "port")));
-	else if (!strcmp(what, "net") && *json_str(ev, "address"))
-		note_other(all, xasprintf("%s %s:%llu was tried by address: only names can be allowed", json_str(ev, "proto"),
-					  json_str(ev, "address"), (unsigned long long)json_u64(ev, "port")));
-	else if (!strcmp(what, "secret"))
-		note_other(all, xasprintf("secret %s was refused towards %s: it is bound to another host", json_str(ev, "secret"), name));
-}
-
 // A name that was looked up is connected to if it is allowed: then the port is known, and the bare name says nothing more.
 static bool is_covered(const struct wants *all, const struct want *w)
 {
@@ -121,28 +29,6 @@ static bool is_covered(const struct wants *all, const struct want *w)
 			return true;
 	}
 	return false;
-}
-
-static int read_journal(struct api *a, const char *id, struct wants *all, struct err *e)
-{
-	for (uint64_t at = 0;;) {
-		auto_http_reply struct http_reply r = {0};
-		auto_free char *query = xasprintf("journal?offset=%llu", (unsigned long long)at);
-		auto_free char *path = api_path("/v1/sandboxes", id, query);
-		struct err ignored;
-		if (api_bytes(a, path, &r, e))
-			return -1;
-		const char *last = r.body.n ? memrchr(r.body.p, '\n', r.body.n) : NULL;
-		if (!last)
-			return 0;
-		struct str rest = {r.body.p, (size_t)(last - r.body.p)}, line;
-		at += rest.n + 1;
-		while (str_next(&rest, '\n', &line)) {
-			auto_json json_t *ev = json_read(line.p, line.n, &ignored);
-			if (ev)
-				note_event(all, ev);
-		}
-	}
 }
 
 // The directory that all of them lie in.
@@ -207,7 +93,7 @@ static bool is_decided(struct api *a, const char *id, const struct want *w, stru
 	auto_json json_t *answer = api_json(a, "POST", path, buf_cstr(&body), &ignored);
 	const char *rule = answer ? json_str(answer, "rule") : "";
 	if (*rule == '!')
-		note_other(all, xasprintf("%s is denied by the rule %s, from %s", host, rule, json_str(answer, "from")));
+		wants_note(all, xasprintf("%s is denied by the rule %s, from %s", host, rule, json_str(answer, "from")));
 	return *rule == '!' || (answer && !strcmp(json_str(answer, "verdict"), "allow"));
 }
 
@@ -265,17 +151,6 @@ static int print_table(const struct wants *all, const char *id)
 	return any ? out_flush(&b) : 0;
 }
 
-static void wants_done(struct wants *all)
-{
-	for (size_t i = 0; i < all->n; i++) {
-		free(all->w[i].method);
-		strv_free(all->w[i].paths);
-		free(all->w[i].command);
-	}
-	free(all->w);
-	strv_free(all->others);
-}
-
 static void drop_needless(struct api *a, const char *id, struct wants *all)
 {
 	for (size_t i = 0; i < all->n;) {
@@ -284,11 +159,7 @@ static void drop_needless(struct api *a, const char *id, struct wants *all)
 			i++;
 			continue;
 		}
-		free(w->method);
-		strv_free(w->paths);
-		free(w->command);
-		memmove(w, w + 1, (all->n - i - 1) * sizeof *w);
-		all->n--;
+		wants_drop(all, i);
 	}
 }
 
@@ -301,7 +172,7 @@ static int suggest_run(const struct call *c)
 	if (api_open(&a, &e))
 		return out_fail(c, &e);
 	auto_free char *id = c->n_words ? xstrdup(c->words[0]) : api_default_id(&a, &e);
-	int status = !id || read_journal(&a, id, &all, &e) ? out_fail(c, &e) : -1;
+	int status = !id || wants_read(&all, &a, id, 0, &e) ? out_fail(c, &e) : -1;
 	if (status < 0) {
 		drop_needless(&a, id, &all);
 		status = o->json ? print_json(&all) : print_table(&all, id);

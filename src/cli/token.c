@@ -63,7 +63,7 @@ static void ls_row(struct table *t, const json_t *token)
 {
 	const char *expires = json_str(token, "expires"), *used = json_str(token, "used");
 	table_add(t, json_str(token, "id"));
-	table_add(t, json_str(token, "name"));
+	table_add(t, *json_str(token, "name") ? json_str(token, "name") : "-");
 	table_add(t, json_str(token, "scope"));
 	table_add(t, json_str(token, "on"));
 	table_add(t, *expires ? expires : "never");

@@ -11,22 +11,40 @@
 #include <string.h>
 #include <unistd.h>
 
+// In the order of help, which puts a title before the first of each group. Members of a family stand together, behind
+// the verb that has its name.
 const struct cmd *const verbs[] = {
-	&cmd_run,	   &cmd_new,	      &cmd_exec,       &cmd_shell,	    &cmd_attach,	&cmd_logs,
-	&cmd_kill,	   &cmd_cp,	      &cmd_ssh,	       &cmd_code,	    &cmd_ps,	       &cmd_show,	    &cmd_preview,	&cmd_start,	&cmd_stop,
-	&cmd_pause,	   &cmd_resume,	      &cmd_pin,	       &cmd_unpin,	    &cmd_rm,		&cmd_log,
-	&cmd_watch,	   &cmd_diff,	      &cmd_apply,      &cmd_dismiss,	    &cmd_undo,		&cmd_export,
-	&cmd_compare,	   &cmd_race,	      &cmd_snapshot_rm, &cmd_snapshot,
-	&cmd_snapshots,	   &cmd_rollback,     &cmd_fork,       &cmd_image_ls,	    &cmd_image_import,
-	&cmd_image_rm,	   &cmd_policy_show,  &cmd_policy_set, &cmd_policy_check,   &cmd_policy_explain, &cmd_policy_suggest,
-	&cmd_secret_set,   &cmd_secret_ls,    &cmd_secret_rm,  &cmd_trust,	    &cmd_serve,	    &cmd_token_new,   &cmd_token_ls,	&cmd_token_rm,
-	&cmd_mcp,	   &cmd_init,	      &cmd_wrap,
-	&cmd_gc,		&cmd_doctor,
-	&cmd_completion,   &cmd_version,      &cmd_help,       NULL,
+	&cmd_run, &cmd_new, &cmd_exec, &cmd_shell, &cmd_attach, &cmd_logs, &cmd_kill, &cmd_cp,
+	&cmd_diff, &cmd_apply, &cmd_dismiss, &cmd_undo, &cmd_export, &cmd_watch, &cmd_compare, &cmd_race, &cmd_log,
+	&cmd_ps, &cmd_show, &cmd_start, &cmd_stop, &cmd_pause, &cmd_resume, &cmd_pin, &cmd_unpin, &cmd_rm,
+	&cmd_snapshots, &cmd_snapshot, &cmd_snapshot_rm, &cmd_rollback, &cmd_fork,
+	&cmd_policy_show, &cmd_policy_set, &cmd_policy_check, &cmd_policy_explain, &cmd_policy_suggest,
+	&cmd_secret_set, &cmd_secret_ls, &cmd_secret_rm, &cmd_trust,
+	&cmd_init, &cmd_mcp, &cmd_wrap,
+	&cmd_preview, &cmd_ssh, &cmd_code, &cmd_serve, &cmd_token_new, &cmd_token_ls, &cmd_token_rm,
+	&cmd_image_ls, &cmd_image_import, &cmd_image_rm,
+	&cmd_doctor, &cmd_gc, &cmd_completion, &cmd_version, &cmd_help, NULL,
 };
 
+static const struct {
+	const struct cmd *first;
+	const char *title;
+} groups[] = {
+	{&cmd_run, "Run commands"},
+	{&cmd_diff, "See what they changed, and take it"},
+	{&cmd_ps, "Sandboxes"},
+	{&cmd_snapshots, "Go back, and branch off"},
+	{&cmd_policy_show, "What a sandbox may reach and use"},
+	{&cmd_init, "Agents"},
+	{&cmd_preview, "From other programs and places"},
+	{&cmd_image_ls, "Images"},
+	{&cmd_doctor, "This machine"},
+};
+
+// Two words are looked for first: `snapshot rm` is no snapshot of a sandbox rm.
 const struct cmd *verbs_find(char **argv, int *out_words, bool *out_family)
 {
+	const struct cmd *one = NULL;
 	*out_family = false;
 	for (const struct cmd *const *v = verbs; argv[0] && *v; v++) {
 		struct str rest = str_of((*v)->name), first, second;
@@ -34,8 +52,8 @@ const struct cmd *verbs_find(char **argv, int *out_words, bool *out_family)
 		if (!str_is(first, argv[0]))
 			continue;
 		if (!str_next(&rest, ' ', &second)) {
-			*out_words = 1;
-			return *v;
+			one = *v;
+			continue;
 		}
 		*out_family = true;
 		if (argv[1] && str_is(second, argv[1])) {
@@ -43,7 +61,15 @@ const struct cmd *verbs_find(char **argv, int *out_words, bool *out_family)
 			return *v;
 		}
 	}
-	return NULL;
+	*out_words = 1;
+	return one;
+}
+
+static void print_title(struct buf *b, const struct cmd *cmd)
+{
+	for (size_t i = 0; i < countof(groups); i++)
+		if (groups[i].first == cmd)
+			buf_fmt(b, "%s%s:\n", i ? "\n" : "", groups[i].title);
 }
 
 // Of every verb, or of the members of one family.
@@ -55,9 +81,12 @@ static int print_help(const char *family)
 	else
 		buf_str(&b,
 			"usage: skep VERB [OPTIONS] ...\n\n"
-			"A place where coding agents work: a real Linux machine for them, out of reach of yours.\n\n");
+			"A place where coding agents work: a real Linux machine for them, out of reach of yours.\n"
+			"To begin: skep run -- make test, in a project of yours.\n\n");
 	for (const struct cmd *const *v = verbs; *v; v++) {
 		size_t n = family ? strlen(family) : 0;
+		if (!family)
+			print_title(&b, *v);
 		if (!family || (!strncmp((*v)->name, family, n) && (*v)->name[n] == ' '))
 			buf_fmt(&b, "  %-14s  %s\n", (*v)->name, (*v)->help);
 	}
@@ -87,6 +116,34 @@ static bool is_help(const char *word)
 	return word && (!strcmp(word, "--help") || !strcmp(word, "-h"));
 }
 
+// The verb, or the family, whose name is nearest to what was typed; behind family: of its members.
+static char *near_verb(const char *word, const char *family)
+{
+	char **names = NULL;
+	size_t n = family ? strlen(family) : 0;
+	for (const struct cmd *const *v = verbs; *v; v++) {
+		const char *name = (*v)->name;
+		if (family && (strncmp(name, family, n) || name[n] != ' '))
+			continue;
+		auto_free char *own = family ? xstrdup(name + n + 1) : xstrndup(name, strcspn(name, " "));
+		strv_add(&names, own);
+	}
+	const char *found = str_nearest(word, names);
+	char *copy = found ? xasprintf("%s%s%s", family ? family : "", family ? " " : "", found) : NULL;
+	strv_free(names);
+	return copy;
+}
+
+static int unknown_verb(const char *word, const char *family)
+{
+	auto_free char *what = xasprintf("unknown verb %s%s", family ? family : "", family ? " " : "");
+	auto_free char *help = family ? xasprintf("%s ", family) : xstrdup(""), *near = near_verb(word, family);
+	auto_free char *told = near ? xasprintf("%s: did you mean skep %s?", word, near) : xstrdup(word);
+	if (*word == '-')
+		return complain("unknown option ", word, help);
+	return complain(what, told, help);
+}
+
 // A family's name with no member behind it.
 static int family_alone(char **argv)
 {
@@ -95,7 +152,7 @@ static int family_alone(char **argv)
 		return print_help(argv[0]);
 	if (!argv[1])
 		return complain("a verb is missing behind ", argv[0], help);
-	return complain(argv[1][0] == '-' ? "unknown option " : "unknown verb ", argv[1], help);
+	return unknown_verb(argv[1], argv[0]);
 }
 
 static int refuse_far(const struct call *c)
@@ -151,7 +208,7 @@ int verbs_main(char **argv)
 		return call_verb(cmd, argv + words);
 	if (family)
 		return family_alone(argv);
-	return complain(**argv == '-' ? "unknown option " : "unknown verb ", *argv, "");
+	return unknown_verb(*argv, NULL);
 }
 
 static int help_run(const struct call *c)
@@ -167,7 +224,7 @@ static int help_run(const struct call *c)
 		return print_verb_help(cmd);
 	if (family && !c->words[1])
 		return print_help(c->words[0]);
-	return family ? family_alone(c->words) : complain("unknown verb ", c->words[0], "");
+	return family ? family_alone(c->words) : unknown_verb(c->words[0], NULL);
 }
 
 struct version_opts {

@@ -44,6 +44,7 @@ void setup_free(struct engine *g);
 void create_go(struct task *t, const struct err *e); // its row is whole: into the store, and its cell if it wants one
 
 // pin.c
+uint64_t base_time(const struct sandbox *s); // Unix ns: what the host changed later is not of its base
 void pin_begin(struct box *b); // a while after its creation; a box that is gone by then was not worth it
 void pin_stop(struct box *b); // its sandbox goes: the child that records its base ends
 void pin_forget(struct box *b, bool quiet); // quiet: nobody is told

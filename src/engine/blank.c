@@ -21,7 +21,11 @@ static int make(struct engine *g, char id[ID_SIZE], struct err *e)
 	if (mkdirat(g->sandboxes, id, 0700))
 		return err_sys(e, "make sandboxes/%s", id);
 	auto_fd int fd = openat(g->sandboxes, journal, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	return fd < 0 ? err_sys(e, "make sandboxes/%s", journal) : 0;
+	if (fd >= 0)
+		return 0;
+	err_sys(e, "make sandboxes/%s", journal);
+	unlinkat(g->sandboxes, id, AT_REMOVEDIR); // half a sandbox is of no use to anybody
+	return -1;
 }
 
 static void on_blank(struct timer *t)
@@ -46,12 +50,56 @@ int blank_take(struct engine *g, char id[ID_SIZE], struct err *e)
 	return 0;
 }
 
+static int lent_at(const struct engine *g, const char *id)
+{
+	int i = g->n_lent;
+	while (i && strcmp(g->lent[i - 1], id))
+		i--;
+	return i - 1;
+}
+
 bool blank_is(const struct engine *g, const char *id)
 {
 	for (int i = 0; i < g->n_blanks; i++)
 		if (!strcmp(g->blanks[i], id))
 			return true;
-	return false;
+	return lent_at(g, id) >= 0;
+}
+
+// --- for the backend, which builds for them ahead ---
+
+static bool lend(void *ctx, struct identity *out)
+{
+	struct engine *g = ctx;
+	struct err e;
+	if (g->n_lent == countof(g->lent))
+		return false;
+	if (blank_take(g, out->id, &e)) {
+		log_line(LOG_WARN, "%s", e.msg);
+		return false;
+	}
+	key_make(out->machine_id);
+	memcpy(g->lent[g->n_lent++], out->id, ID_SIZE);
+	return true;
+}
+
+void blank_used(struct engine *g, const char *id)
+{
+	int i = lent_at(g, id);
+	if (i >= 0)
+		memmove(g->lent[i], g->lent[--g->n_lent], ID_SIZE);
+}
+
+static void drop(struct engine *g, const char *id);
+
+static void give_back(void *ctx, const struct identity *i)
+{
+	struct engine *g = ctx;
+	blank_used(g, i->id);
+	if (g->n_blanks < BLANKS)
+		memcpy(g->blanks[g->n_blanks++], i->id, ID_SIZE);
+	else
+		drop(g, i->id);
 }
 
 static void drop(struct engine *g, const char *id)
@@ -79,11 +127,15 @@ void blank_sweep(struct engine *g)
 		closedir(d);
 	g->blank.fn = on_blank;
 	timer_set(g->loop, &g->blank, BLANK_MS);
+	g->backend->lender = (struct lender){lend, give_back, g};
 }
 
 void blank_done(struct engine *g)
 {
 	timer_clear(g->loop, &g->blank);
+	g->backend->lender = (struct lender){0};
+	while (g->n_lent)
+		drop(g, g->lent[--g->n_lent]);
 	while (g->n_blanks)
 		drop(g, g->blanks[--g->n_blanks]);
 }

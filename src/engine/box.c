@@ -43,7 +43,7 @@ struct box *box_look(struct engine *g, const char *id, struct err *e)
 	if (fit == 1)
 		return found;
 	err_set(e, fit ? ERR_CONFLICT : ERR_NOT_FOUND,
-		fit ? "%.40s fits several sandboxes: give more of the id" : "no sandbox %.40s", id);
+		fit ? "%.40s fits several sandboxes: give more of the id" : "no sandbox %.40s (skep ps lists them)", id);
 	return NULL;
 }
 
@@ -158,6 +158,7 @@ void engine_wrote(struct engine *g)
 	g->checkpoint.fn = on_checkpoint;
 	if (!g->checkpoint.at_ms)
 		timer_set(g->loop, &g->checkpoint, CHECKPOINT_MS);
+	sync_wrote(g);
 }
 
 void box_save(struct box *b)

@@ -20,6 +20,7 @@ void exec_request_done(struct exec_request *x)
 	strv_free(x->env);
 	strv_free(x->caller_env);
 	free(x->cwd);
+	free(x->caller_cwd);
 	free(x->user);
 	*x = (struct exec_request){0};
 }
@@ -277,6 +278,8 @@ static int settle_wishes(struct engine *g, struct create *c, const char *dir, st
 {
 	if (project_apply(g, c, dir, row, notices, e) || check_mounts(g, c, e) || resolve_image(g, c, row, e))
 		return -1;
+	if (limits_check(&c->limits, e))
+		return -1;
 	row->strict = c->strict;
 	row->env = list_or_empty(&c->env);
 	if (add_caches(g, c, row, e))
@@ -315,12 +318,12 @@ static int make_new(struct engine *g, struct create *c, struct sandbox *row, cha
 static int make_row(struct engine *g, struct create *c, struct sandbox *row, char ***notices, struct err *e)
 {
 	if (budget_read(g, e) || budget_check(g, e) || check_name(g, c->name, e) || env_check(c->env, e) || check_labels(c->labels, e) ||
-	    (c->from ? make_from(g, c, row, e) : make_new(g, c, row, notices, e)) || net_request_check(g, &c->net, e))
+	    (c->from ? make_from(g, c, row, e) : make_new(g, c, row, notices, e)) || net_request_check(g, &c->net, e) ||
+	    net_request_seal(g, &c->net, e))
 		return -1;
 	if (c->run && !c->has_exec)
 		return err_set(e, ERR_INVALID, "\"run\" needs an exec");
 	id_make('l', row->layer);
-	key_make(row->machine_id);
 	row->name = take(&c->name);
 	row->context = take(&c->context);
 	row->owner = xstrdup(g->owner);
@@ -357,6 +360,8 @@ void create_undo(struct task *t, const struct err *why)
 	struct box *b = t->box;
 	struct err e;
 	char **dirs = NULL;
+	if (b->g->backend->ops->forsake)
+		b->g->backend->ops->forsake(b->g->backend, b->row.id);
 	pin_stop(b);
 	if (store_sandbox_drop(b->g->store, b->row.id, &e))
 		log_line(LOG_ERROR, "sandbox=%s %s", b->row.id, e.msg);
@@ -364,7 +369,7 @@ void create_undo(struct task *t, const struct err *why)
 	auto_free char *dir = xasprintf("sandboxes/%s", b->row.id);
 	box_dirs(b, &dirs);
 	strv_add(&dirs, dir); // the caller never learned its id: nothing to keep
-	engine_discard(b->g, dirs);
+	engine_discard_unmade(b->g, dirs); // its row, if it is still there, says "creating"
 	strv_free(dirs);
 	task_answer(t, why);
 	box_drop(b);
@@ -457,6 +462,22 @@ static void find_again(struct box *b, struct create *c, struct done d)
 	create_done(c);
 }
 
+// Who it will be. A cell may be built already for a sandbox like this one, with an identity of its own: then it is that.
+static int name_it(struct engine *g, const struct create *c, struct sandbox *row, struct err *e)
+{
+	struct identity i;
+	const struct backend_ops *ops = g->backend->ops;
+	bool plain = (c->start || c->has_exec) && !c->from && !row->name && !row->url && !row->image && row->profile == PROFILE_USER;
+	if (!plain || !ops->expects || !ops->expects(g->backend, row->repo, &i)) {
+		key_make(row->machine_id);
+		return blank_take(g, row->id, e);
+	}
+	memcpy(row->id, i.id, sizeof row->id);
+	memcpy(row->machine_id, i.machine_id, sizeof row->machine_id);
+	blank_used(g, i.id);
+	return 0;
+}
+
 static void create(struct engine *g, struct create *c, struct done d)
 {
 	struct err e;
@@ -467,7 +488,7 @@ static void create(struct engine *g, struct create *c, struct done d)
 		return;
 	}
 	char **notices = NULL;
-	if (make_row(g, c, &row, &notices, &e) || blank_take(g, row.id, &e)) {
+	if (make_row(g, c, &row, &notices, &e) || name_it(g, c, &row, &e)) {
 		strv_free(notices);
 		sandbox_done(&row);
 		create_done(c);

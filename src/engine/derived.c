@@ -116,6 +116,24 @@ struct derived *derived_add(struct engine *g, struct derived_row *row, struct er
 	return put(g, row);
 }
 
+void derived_note(struct engine *g, enum derived_kind kind, const char *key, const char *path, uint64_t bytes)
+{
+	struct err e;
+	struct derived_row row = {.kind = kind, .key = xstrdup(key), .path = xstrdup(path), .info = xcalloc(1, sizeof(char *)), .bytes = bytes};
+	struct derived *d = derived_find(g, kind, key);
+	int rc;
+	if (d) {
+		d->row.bytes = bytes;
+		rc = store_derived_set(g->store, &d->row, &e);
+		engine_wrote(g);
+	} else {
+		rc = derived_add(g, &row, &e) ? 0 : -1;
+	}
+	derived_row_done(&row);
+	if (rc)
+		log_line(LOG_ERROR, "%s", e.msg);
+}
+
 bool derived_has(const struct engine *g, const char *path)
 {
 	size_t n;

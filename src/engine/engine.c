@@ -104,6 +104,7 @@ void engine_free(struct engine *g)
 	timer_clear(g->loop, &g->expiry);
 	engine_flush(g);
 	blank_done(g);
+	sync_free(g);
 	while (g->boxes) {
 		struct box *b = g->boxes;
 		g->boxes = b->next;
@@ -112,6 +113,7 @@ void engine_free(struct engine *g)
 		net_done(b, true);
 		box_free(b);
 	}
+	seal_forget(g);
 	snaps_free(g);
 	derived_free(g);
 	sizes_free(g);

@@ -31,6 +31,7 @@ void engine_free(struct engine *g); // cells live on
 struct exec_request {
 	char **argv, **env, **caller_env; // argv never empty
 	char *cwd, *user;
+	char *caller_cwd; // where on this host the caller stands: without cwd, the same place inside
 	bool tty, want_stdin, detached, job;
 	bool early; // answered when its cell has taken it: without the pid
 	uint32_t rows, cols, umask_bits;
@@ -49,6 +50,7 @@ struct net_request {
 	char **remove;		// rules and secret names that go again; not at create
 	bool has_ask, ask;	// what no rule knows is asked
 	char *phase;		// "agent" or "setup"; NULL = not said
+	char **headers;		// "[*.]HOST[:PORT]\tHEADER\tVALUE": set on every request there over TLS. All of them; NULL = as they were. Wiped
 };
 void net_request_done(struct net_request *n);
 

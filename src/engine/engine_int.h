@@ -7,7 +7,7 @@
 //   record.c  the journal                          cellspec.c  row -> cell_spec
 //   env.c     environment of an exec               image.c  gc.c  child.c (sister programs)
 //   expiry.c  ttl, leases, pins                    check.c  rows that somebody edited
-//   note.c    what surfaces keep and are told
+//   note.c    what surfaces keep and are told      sync.c    what survives a power cut
 //   snap_int.h stacks of layers: layers.c seal.c snapshot.c fork.c derived.c sizes.c budget.c
 //   review_int.h review: review.c
 //   base_int.h what it stands on: base.c made.c pin.c
@@ -93,6 +93,7 @@ struct box {
 	struct late *late, *sent; // sent: to its cell, which has not said yet that they are written
 	struct timer late_timer, pin_timer;
 	int late_tries;
+	uint64_t journal_end; // when it was last looked at to be synced
 	struct cell_net net;	// made by net_ready for the next start
 	char **notices;		// what was left out, and why
 	char **create_notices; // those of its creation
@@ -109,6 +110,7 @@ struct box {
 };
 
 #define BLANKS 8
+#define LENT_MAX 128 // with the backend
 
 struct import;
 struct engine {
@@ -121,7 +123,7 @@ struct engine {
 	int home_fd, sandboxes, layers, journals, images, cells; // directories
 	struct box *boxes; // newest first
 	struct import *imports;
-	struct timer checkpoint, commit, blank, expiry, size;
+	struct timer checkpoint, commit, blank, expiry, size, sync;
 	struct seal *seal; // NULL until something was sealed
 	struct secret_row *secrets;
 	size_t n_secrets;
@@ -140,6 +142,8 @@ struct engine {
 	struct setup_run *setups;
 	struct locks_cache *locks;
 	char blanks[BLANKS][ID_SIZE]; // sandbox directories made ahead of their sandboxes
+	char lent[LENT_MAX][ID_SIZE]; // such that the backend builds for
+	int n_lent;
 	int n_blanks;
 	struct snap *snaps;
 	struct derived *derived;
@@ -152,6 +156,11 @@ struct engine {
 	struct layer_size **sizes; // sizes.c
 	uint64_t layer_bytes, budget; // of all layers that were counted; what may be used, 0 = all
 	bool sizing, size_all;
+	char **unsynced; // sync.c: directories whose journals were written to
+	bool rows_unsynced;
+	struct sync_round *sync_round;
+	struct sync_wait *sync_waits;
+	struct sync *syncs; // seal.c: snapshots whose layers are not on disk yet, the first one at work
 	uint64_t started; // this daemon
 	bool has_bash;
 	void (*on_new)(void *ctx, const struct sandbox *s); // may be NULL
@@ -191,6 +200,7 @@ void tokens_free(struct engine *g);
 
 // blank.c: a new sandbox's id, with its directory and empty journal made
 int blank_take(struct engine *g, char id[ID_SIZE], struct err *e) MUST_USE;
+void blank_used(struct engine *g, const char *id); // one that was lent is a sandbox's now
 bool blank_is(const struct engine *g, const char *id);
 void blank_sweep(struct engine *g); // those of an earlier daemon
 void blank_done(struct engine *g);
@@ -250,6 +260,16 @@ void record_settle(struct box *b, struct settled *out);
 
 void box_tell(const struct box *b, bool gone); // note.c: who listens
 
+// sync.c
+void sync_journal(struct engine *g, const char *dir); // "sandboxes/ID" or "journals/ID" was written to
+void sync_wrote(struct engine *g);		       // rows were
+// Everything that was written so far: is it on disk? From the loop, or from inside the call when that can not even be tried.
+void sync_rows(struct engine *g, struct reply r);
+void sync_free(struct engine *g); // and what is still open is synced
+
 // Removes directories below SKEP_HOME in the background; a failure is logged, gc finds the rest.
 void engine_discard(struct engine *g, char *const *dirs);
+// The same of what never came to be: no row tells of it as of something whole. When the disk is full nothing can be written down
+// first, and these are what fills it.
+void engine_discard_unmade(struct engine *g, char *const *dirs);
 void box_dirs(const struct box *b, char ***dirs); // appends its layer and what it captured

@@ -52,6 +52,12 @@ static void start_failed(struct box *b, const struct err *e)
 {
 	struct task *t = b->holder;
 	struct err se;
+	// On a busy machine a cell may not get to answer in time; it is no less alive for that.
+	if (t->kind == TASK_ADOPT && e->kind == ERR_TIMEOUT && b->cell_row.pid && proc_start_time((pid_t)b->cell_row.pid) == b->cell_row.start) {
+		log_line(LOG_WARN, "sandbox=%s its cell does not answer: asked again", b->row.id);
+		b->cell = b->g->backend->ops->adopt(b->g->backend, b->row.id, b->cell_row.key, &b->w);
+		return;
+	}
 	if (t->kind == TASK_ADOPT) {
 		b->holder = NULL; // the box may go with its cell, and is not asked for by anybody
 		cell_lost(b);
@@ -96,10 +102,11 @@ static void save_up(struct box *b)
 
 static void maintenance_up(struct box *b, struct task *t)
 {
-	task_answer(t, NULL);
+	if (t->kind != TASK_REMOVE)
+		task_answer(t, NULL);
 	save_up(b);
 	if (t->kind == TASK_REMOVE)
-		b->g->backend->ops->stop(b->cell, 0, false); // it counts what is pending at its end
+		b->g->backend->ops->stop(b->cell, 0, false); // it counts what is pending at its end, and the answer hangs on that
 }
 
 // By the cell itself, at the end of its time.
@@ -249,7 +256,9 @@ static void settle_end(struct box *b, const struct cell_end *end)
 {
 	struct err e;
 	const char *why = end->died ? "its cell died" : "its cell was stopped";
+	auto_free char *journal = xasprintf("sandboxes/%s", b->row.id);
 	drop_cell(b, end->died);
+	sync_journal(b->g, journal); // its last lines
 	record_unheard(b);
 	logged(b, store_execs_lost(b->g->store, b->row.id, why, clock_unix_ms(), &e), &e);
 	b->row.pending = end->pending;
@@ -419,6 +428,7 @@ int engine_reconcile(struct engine *g, struct err *e)
 		if (b->row.base_pin == PIN_PINNING || b->row.base_pin == PIN_INHERITED)
 			pin_begin(b);
 	review_recover(g);
+	seal_resume(g);
 	blank_sweep(g);
 	setup_sweep(g);
 	expiry_arm(g);

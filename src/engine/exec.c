@@ -92,7 +92,7 @@ void engine_exec(struct engine *g, const char *id, struct exec_request *x, struc
 	t->want = *x;
 	*x = (struct exec_request){0};
 	bool settle = !t->want.job && !b->cell; // a secret that is new to it needs its placeholder before the environment is made
-	if ((settle && net_settle(b, &e)) || exec_make(b, NULL, t, &e)) {
+	if ((settle && net_settle(b, &e)) || exec_make(b, t->want.caller_cwd, t, &e)) {
 		t->floating = true; // never held the box
 		task_end(t, &e);
 		return;
@@ -202,7 +202,7 @@ void engine_kill(struct engine *g, const char *exec, uint32_t signal, struct don
 int engine_exec_get(struct engine *g, const char *id, struct exec_row *out, struct err *e)
 {
 	if (strlen(id) < 3)
-		return err_set(e, ERR_NOT_FOUND, "no exec %.40s", id);
+		return err_set(e, ERR_NOT_FOUND, "no exec %.40s (skep ps --execs lists them)", id);
 	return store_exec_get(g->store, id, out, e);
 }
 

@@ -26,6 +26,7 @@ static void copy_net(struct sandbox *s, const struct sandbox *from)
 		.has_ask = n->has_ask,
 		.ask = n->ask,
 		.phase = n->phase ? xstrdup(n->phase) : NULL,
+		.headers = n->headers ? strv_copy(n->headers) : NULL,
 	};
 	for (char **x = n->secrets; x && *x; x++) {
 		auto_free char *name = xstrndup(*x, strcspn(*x, "\t"));

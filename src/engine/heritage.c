@@ -4,6 +4,7 @@
 // which P, and a child that makes it so before anything is reviewed. The shadow of a removed sandbox stays for as long as a
 // snapshot or a fork needs it.
 #include "engine/heritage_int.h"
+#include "engine/base_int.h"
 
 #include "base/clock.h"
 #include "base/fs.h"
@@ -81,7 +82,7 @@ void heritage_keep(struct box *b)
 {
 	struct err e;
 	auto_free char *dir = xasprintf("journals/%s/shadow.git/skep", b->row.id), *file = xasprintf("%s/t0", dir);
-	auto_free char *t0 = xasprintf("%llu\n", (unsigned long long)b->row.created * 1000000);
+	auto_free char *t0 = xasprintf("%llu\n", (unsigned long long)base_time(&b->row));
 	if (fs_exists(b->g->home_fd, file))
 		return;
 	if (fs_mkdirs(b->g->home_fd, dir, 0700, &e) || fs_replace(b->g->home_fd, file, t0, strlen(t0), 0600, &e))
@@ -96,7 +97,7 @@ struct child *heritage_start(struct box *b, void (*ended)(void *, const struct c
 	auto_free char *from = xasprintf("%s/%s/%s/shadow.git", g->skep_home, origin ? "sandboxes" : "journals", of);
 	auto_free char *to = xasprintf("%s/sandboxes/%s/shadow.git", g->skep_home, b->row.id);
 	auto_free char *tree = xstrndup(b->row.pin, strcspn(b->row.pin, " "));
-	auto_free char *t0 = xasprintf("%llu", (unsigned long long)(origin ? origin->row.created : b->row.created) * 1000000);
+	auto_free char *t0 = xasprintf("%llu", (unsigned long long)base_time(origin ? &origin->row : &b->row));
 	char a0[] = "skep-review", a1[] = "inherit", a2[] = "--from", a4[] = "--shadow", a6[] = "--base", a8[] = "--t0";
 	char *argv[] = {a0, a1, a2, from, a4, to, a6, tree, a8, t0, NULL};
 	struct child_spec spec = {.program = "skep-review", .argv = argv, .out_max = 1 << 20};

@@ -156,7 +156,7 @@ int engine_image_get(struct engine *g, const char *id, struct image_row *out, st
 	if (rc)
 		return -1;
 	return s.prefix ? err_set(e, ERR_CONFLICT, "%.40s fits several images: give more of the id", id)
-			: err_set(e, ERR_NOT_FOUND, "no image %.40s", id);
+			: err_set(e, ERR_NOT_FOUND, "no image %.40s (skep image ls lists them, skep image import makes one)", id);
 }
 
 int engine_images(struct engine *g, void (*each)(void *ctx, const struct image_row *i), void *ctx, struct err *e)

@@ -87,7 +87,7 @@ void layer_discard(struct engine *g, const char *id)
 {
 	auto_free char *dir = xasprintf("layers/%s", id), *partial = xasprintf("layers/%s.partial", id);
 	char *dirs[] = {dir, partial, NULL};
-	engine_discard(g, dirs);
+	engine_discard_unmade(g, dirs);
 }
 
 // Only looked at: is there any name in it? One that can not be looked into was changed.
@@ -152,28 +152,65 @@ static bool replace_tail(struct sandbox *s, const struct compaction *c)
 	return true;
 }
 
-static void on_merged(void *ctx, const struct err *e, const struct layer_result *r)
+static void compaction_end(struct compaction *c)
+{
+	struct box *b = box_by_id(c->g, c->sandbox);
+	if (b)
+		b->compacting = false;
+	compaction_free(c);
+}
+
+static void give_up(struct compaction *c, const struct err *e)
+{
+	log_line(LOG_WARN, "sandbox=%s layers not merged: %s", c->sandbox, e->msg);
+	layer_discard(c->g, c->to);
+	compaction_end(c);
+}
+
+// Only now no power cut can bring a row back that names the old ones.
+static void on_row_synced(void *ctx, const struct err *e)
+{
+	struct compaction *c = ctx;
+	struct engine *g = c->g;
+	auto_free char *merged = xasprintf("layers/%s", c->to);
+	char *made[] = {merged, NULL}, **from = strv_copy(c->from);
+	compaction_end(c);
+	if (!e) { // else gc finds them
+		layers_release(g, made); // nobody took it
+		layers_release(g, from);
+	}
+	strv_free(from);
+}
+
+static void on_merged_synced(void *ctx, const struct err *e, const struct layer_result *r)
 {
 	struct compaction *c = ctx;
 	struct engine *g = c->g;
 	struct box *b = box_by_id(g, c->sandbox);
 	struct err se;
 	(void)r;
-	auto_free char *merged = xasprintf("layers/%s", c->to);
-	char *made[] = {merged, NULL}, **from = strv_copy(c->from);
-	if (e)
-		log_line(LOG_WARN, "sandbox=%s layers not merged: %s", c->sandbox, e->msg);
-	else if (b && replace_tail(&b->row, c) && store_sandbox_stack(g->store, &b->row, &se))
+	if (e) {
+		give_up(c, e);
+		return;
+	}
+	if (b && replace_tail(&b->row, c) && store_sandbox_stack(g->store, &b->row, &se))
 		log_line(LOG_ERROR, "sandbox=%s %s", c->sandbox, se.msg); // memory is right until the next start: the old ones stay
 	engine_wrote(g);
-	if (e)
-		layer_discard(g, c->to);
-	compaction_free(c);
-	if (b)
-		b->compacting = false;
-	layers_release(g, made); // nobody took it
-	layers_release(g, from);
-	strv_free(from);
+	sync_rows(g, (struct reply){on_row_synced, c});
+}
+
+// The old ones go for it: it must be on disk before a row names it, and the row before they go.
+static void on_merged(void *ctx, const struct err *e, const struct layer_result *r)
+{
+	struct compaction *c = ctx;
+	(void)r;
+	if (e) {
+		give_up(c, e);
+		return;
+	}
+	char *from[] = {c->to, NULL};
+	struct layer_op op = {.verb = LAYER_SYNC, .from = from, .sealed = true};
+	c->g->backend->ops->layer(c->g->backend, &op, (struct layer_reply){on_merged_synced, c});
 }
 
 void layers_compact(struct box *b)

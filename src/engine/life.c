@@ -282,8 +282,13 @@ static bool is_named_by_nobody(struct engine *g, char *const *dirs)
 
 void engine_discard(struct engine *g, char *const *dirs)
 {
-	if (!is_named_by_nobody(g, dirs))
-		return; // left for gc
+	if (is_named_by_nobody(g, dirs))
+		engine_discard_unmade(g, dirs);
+	// else left for gc
+}
+
+void engine_discard_unmade(struct engine *g, char *const *dirs)
+{
 	for (char *const *d = dirs; *d; d++)
 		size_drop(g, *d);
 	g->backend->ops->remove(g->backend, dirs, (struct reply){on_discarded, NULL});
@@ -342,17 +347,18 @@ static void remove_now(struct task *t)
 void box_remove(struct task *t)
 {
 	struct box *b = t->box;
+	const char *ref = b->row.name && *b->row.name ? b->row.name : b->row.id;
 	struct err e;
 	if (b->row.pinned && !t->force) {
-		err_set(&e, ERR_CONFLICT, "sandbox %s is pinned: `skep unpin %s` first, or remove it with --force", b->row.id, b->row.id);
+		err_set(&e, ERR_CONFLICT, "sandbox %s is pinned: `skep unpin %s` first, or remove it with --force", ref, ref);
 		task_end(t, &e);
 	} else if (b->cell) {
 		b->g->backend->ops->stop(b->cell, t->force ? 0 : LIMIT_STOP_GRACE_MS, t->force);
 	} else if (t->force || b->row.pending == 0 || b->row.state == STATE_DELETING) {
 		remove_now(t);
 	} else if (b->row.pending > 0) {
-		err_set(&e, ERR_CONFLICT, "sandbox %s has %lld pending change%s: take what you need with `skep cp`, or remove it with "
-			"--force", b->row.id, (long long)b->row.pending, b->row.pending == 1 ? "" : "s");
+		err_set(&e, ERR_CONFLICT, "%s has %lld pending change%s: skep diff %s shows them, skep apply %s takes them, rm --force "
+			"removes them too", ref, (long long)b->row.pending, b->row.pending == 1 ? "" : "s", ref, ref);
 		task_end(t, &e);
 	} else if (begin_cell(t, true, &e)) {
 		err_wrap(&e, "whether changes are pending is not known (--force removes anyway)");

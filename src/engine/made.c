@@ -55,11 +55,29 @@ static void keep_info(struct making *m, const json_t *answer)
 	}
 }
 
+// Mirrors of submodules are used by what shows their objects, and counted like the others. "KEY\tBYTES"
+static void keep_mirrors(struct engine *g, const json_t *answer)
+{
+	size_t i;
+	json_t *v;
+	json_array_foreach(json_object_get(answer, "mirrors"), i, v)
+	{
+		struct str rest = str_of(json_is_string(v) ? json_string_value(v) : ""), key, size;
+		uint64_t bytes;
+		if (!str_next(&rest, '\t', &key) || !str_next(&rest, '\t', &size) || str_to_u64(size, 0, INT64_MAX, &bytes))
+			continue;
+		auto_free char *k = xstrndup(key.p, key.n), *path = xasprintf("repos/%s.git", k);
+		if (!*k || k[strspn(k, "0123456789abcdef")])
+			continue; // no name of a mirror
+		derived_note(g, DERIVED_REPO, k, path, bytes);
+	}
+}
+
 static void discard(struct making *m)
 {
 	auto_free char *partial = xasprintf("%s.partial", m->row.path);
 	char *dirs[] = {m->row.path, partial, NULL};
-	engine_discard(m->g, dirs);
+	engine_discard_unmade(m->g, dirs);
 }
 
 static void on_made(void *ctx, const struct child_end *end)
@@ -71,6 +89,7 @@ static void on_made(void *ctx, const struct child_end *end)
 	auto_json json_t *answer = child_json(end, "skep-repo", &e);
 	if (answer) {
 		keep_info(m, answer);
+		keep_mirrors(g, answer);
 		m->row.bytes = json_u64(answer, "bytes");
 	} else {
 		discard(m);

@@ -37,7 +37,8 @@ static int write_values(struct box *b, const struct policy *p, const char *ca, s
 	for (size_t i = 0; i < p->n_secrets && !rc; i++) {
 		const struct secret_ref *s = &p->secrets[i];
 		values[i] = BUF_INIT(SECRET_MAX);
-		rc = secret_value(b->g, s->name, &values[i], e);
+		rc = secret_ref_is_plain(s) ? header_value(b->g, b->row.net.headers, s->name, &values[i], e)
+					    : secret_value(b->g, s->name, &values[i], e);
 		v[i] = (struct secret_value){s->name, s->placeholder, (uint8_t *)values[i].p, values[i].n};
 		total += values[i].n + strlen(s->name) + strlen(s->placeholder) + 64;
 	}
@@ -279,8 +280,9 @@ static void on_told(void *ctx, const struct err *e)
 {
 	struct told *t = ctx;
 	struct box *b = box_by_id(t->g, t->box);
-	if (!b || !b->up)
-		e = NULL; // a cell that is gone knows nothing any more
+	// A cell that is gone knows nothing any more; one that ended while it was asked is told of in a moment.
+	if (!b || !b->up || (e && e->kind == ERR_UNAVAILABLE))
+		e = NULL;
 	if (e)
 		log_line(LOG_WARN, "sandbox=%s policy not taken: %s", t->box, e->msg);
 	release(t->waiters, t->box, e);

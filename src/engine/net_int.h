@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Inside the engine: what a sandbox may reach.
 //
-//   policy.c  from everybody's rules to one policy      net_request.c  what a caller says
+//   policy.c  from everybody's rules to one policy      net_request.c  what a caller says; header.c: headers that are set
 //   net.c     what a cell's gate is told, at its start and while it lives
 //   secret.c  sealed values                 ask.c    held connections and their answers
 //   project.c  what a new sandbox takes from its project's file
@@ -27,7 +27,18 @@ char *rule_canonical(const char *text, bool deny, const char *from, struct err *
 int rules_check(char *const *rules, bool deny, struct err *e) MUST_USE;
 void net_row_add_secret(struct net_row *row, const char *name); // with a placeholder, unless it has one
 int net_request_check(struct engine *g, const struct net_request *n, struct err *e) MUST_USE;
+int net_request_seal(struct engine *g, struct net_request *n, struct err *e) MUST_USE; // its values, before it is applied
 bool net_request_apply(struct net_row *row, const struct net_request *n); // checked before; false when it says nothing
+
+// header.c: lines of net_row.headers and net_request.headers
+#define HEADERS_MAX 32 // of one sandbox
+int headers_check(char *const *lines, struct err *e) MUST_USE;
+// Owned: the same lines with their values sealed. NULL: *e says why.
+char **headers_seal(struct engine *g, char *const *lines, struct err *e) MUST_USE;
+int headers_add(struct policy *p, char *const *lines, struct err *e) MUST_USE; // as secrets that are set
+int header_value(struct engine *g, char *const *lines, const char *name, struct buf *out, struct err *e) MUST_USE; // the caller wipes
+char **headers_names(char *const *lines); // owned: "HOST HEADER", for the journal
+void headers_wipe(char **lines); // takes lines whose values are open
 
 // net.c
 int net_settle(struct box *b, struct err *e) MUST_USE; // the policy can be made; every secret has its placeholder

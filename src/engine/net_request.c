@@ -17,6 +17,7 @@ void net_request_done(struct net_request *n)
 	strv_free(n->secrets);
 	strv_free(n->registries);
 	strv_free(n->remove);
+	headers_wipe(n->headers);
 	free(n->phase);
 	*n = (struct net_request){0};
 }
@@ -97,9 +98,21 @@ int net_request_check(struct engine *g, const struct net_request *n, struct err 
 	if (strv_len(n->registries) > 256)
 		return err_set(e, ERR_LIMIT, "more than 256 registries");
 	return check_preset(n->preset, n->registries, e) || rules_check(n->allow, false, e) || rules_check(n->deny, true, e) ||
-			       check_exposed(n->expose, e) || check_secrets(g, n->secrets, e)
+			       check_exposed(n->expose, e) || check_secrets(g, n->secrets, e) || headers_check(n->headers, e)
 		       ? -1
 		       : 0;
+}
+
+int net_request_seal(struct engine *g, struct net_request *n, struct err *e)
+{
+	if (!n->headers)
+		return 0;
+	char **sealed = headers_seal(g, n->headers, e);
+	if (!sealed)
+		return -1;
+	headers_wipe(n->headers);
+	n->headers = sealed;
+	return 0;
 }
 
 static bool has_rule(const struct net_row *row, const char *rule)
@@ -187,7 +200,7 @@ static void replace(char **at, const char *v)
 
 bool net_request_apply(struct net_row *row, const struct net_request *n)
 {
-	bool says = n->preset || n->allow || n->deny || n->expose || n->secrets || n->has_ask || n->phase || n->remove;
+	bool says = n->preset || n->allow || n->deny || n->expose || n->secrets || n->has_ask || n->phase || n->remove || n->headers;
 	struct err ignored;
 	remove_each(row, n->remove);
 	replace(&row->preset, n->preset);
@@ -201,6 +214,10 @@ bool net_request_apply(struct net_row *row, const struct net_request *n)
 	}
 	for (char **s = n->secrets; s && *s; s++)
 		net_row_add_secret(row, *s);
+	if (n->headers) {
+		strv_free(row->headers);
+		row->headers = strv_copy(n->headers);
+	}
 	if (n->registries) {
 		strv_free(row->registries);
 		row->registries = strv_copy(n->registries);

@@ -99,7 +99,7 @@ static void start_child(struct box *b)
 {
 	struct err e;
 	auto_free char *shadow = xasprintf("%s/sandboxes/%s/shadow.git", b->g->skep_home, b->row.id);
-	auto_free char *t0 = xasprintf("%llu", (unsigned long long)b->row.created * 1000000);
+	auto_free char *t0 = xasprintf("%llu", (unsigned long long)base_time(&b->row));
 	const char *words[] = {"skep-repo", "pin", "--dir", b->row.repo ? b->row.repo : "", "--shadow", shadow, "--t0", t0};
 	char **argv = NULL;
 	for (size_t i = 0; i < countof(words); i++)
@@ -123,6 +123,12 @@ static void start_child(struct box *b)
 		free(p);
 		settle(b, PIN_FAILED, &e);
 	}
+}
+
+// Files are stamped more finely than sandboxes: what was written in the same millisecond was there before.
+uint64_t base_time(const struct sandbox *s)
+{
+	return s->created * 1000000 + 999999;
 }
 
 static bool needs_pin(const struct box *b)

@@ -167,7 +167,7 @@ int policy_make(struct engine *g, struct net_row *row, const char *repo, struct 
 	p.ask = asks(&l, own);
 	int rc = add_said(&p, &l.site, "site", e) || add_said(&p, &l.user, "user", e) || add_list(&p, g->answers, "answer", e) ||
 		 add_said(&p, &l.project, "project", e) || add_preset(&p, &l, own, e) || add_own(&p, own, e) ||
-		 add_secrets(g, &p, own, notices, e);
+		 add_secrets(g, &p, own, notices, e) || headers_add(&p, own->headers, e);
 	layers_done(&l);
 	net_row_done(&none);
 	if (rc) {
@@ -220,6 +220,10 @@ static void record_changed(struct box *b, const struct net_request *n)
 		jw_kstrv(&w, "secrets", n->secrets);
 	if (n->remove)
 		jw_kstrv(&w, "remove", n->remove);
+	char **headers = n->headers ? headers_names(n->headers) : NULL;
+	if (headers)
+		jw_kstrv(&w, "headers", headers);
+	strv_free(headers);
 	record(b, "policy.changed", body.overflow ? "" : buf_cstr(&body));
 }
 
@@ -233,7 +237,8 @@ static int try_change(struct box *b, const struct net_request *n, struct err *e)
 {
 	struct net_row row = {.preset = b->row.net.preset ? xstrdup(b->row.net.preset) : NULL,
 			      .rules = b->row.net.rules ? strv_copy(b->row.net.rules) : NULL,
-			      .registries = b->row.net.registries ? strv_copy(b->row.net.registries) : NULL};
+			      .registries = b->row.net.registries ? strv_copy(b->row.net.registries) : NULL,
+			      .headers = b->row.net.headers ? strv_copy(b->row.net.headers) : NULL};
 	struct policy p = {0};
 	net_request_apply(&row, n);
 	int rc = policy_make(b->g, &row, box_project(b), &p, NULL, e);
@@ -246,7 +251,7 @@ void engine_policy_set(struct engine *g, const char *id, struct net_request *n, 
 {
 	struct err e;
 	struct box *b = box_find(g, id, &e);
-	if (!b || net_request_check(g, n, &e) || try_change(b, n, &e)) {
+	if (!b || net_request_check(g, n, &e) || net_request_seal(g, n, &e) || try_change(b, n, &e)) {
 		net_request_done(n);
 		task_refuse(d, &e);
 		return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The journal as skepd sees it: while a cell lives it is the writer and takes our events; without one we
-// take the lock, append and let go. State events are not synced here: that would stop the loop.
+// take the lock, append and let go. Nothing is synced here: that would stop the loop (sync.c).
 #include "engine/engine_int.h"
 
 #include "base/fs.h"
@@ -31,6 +31,8 @@ static int append(struct box *b, const char *type, const char *body, struct err 
 	b->row.anchor_seq = j.seq;
 	memcpy(b->row.anchor, j.head, sizeof b->row.anchor);
 	journal_close(&j);
+	auto_free char *written = xasprintf("sandboxes/%s", b->row.id);
+	sync_journal(b->g, written);
 	return rc;
 }
 
@@ -199,6 +201,8 @@ void record_state(struct box *b, enum state from)
 // were freed in the last seconds, and looks at each of them).
 int record_keep(struct box *b, struct err *e)
 {
+	auto_free char *kept = xasprintf("journals/%s", b->row.id);
+	sync_journal(b->g, kept);
 	if (!renameat(b->g->sandboxes, b->row.id, b->g->journals, b->row.id) || errno == ENOENT)
 		return 0;
 	return err_sys(e, "keep the journal of %s", b->row.id);

@@ -77,7 +77,7 @@ static void put_places(struct jsonw *w, const struct review *r, const struct san
 	} else {
 		jw_ku64(w, "dev", s->base_dev);
 		jw_ku64(w, "ino", s->base_ino);
-		jw_ku64(w, "t0", s->created * 1000000);
+		jw_ku64(w, "t0", base_time(s));
 	}
 }
 

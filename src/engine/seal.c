@@ -47,33 +47,116 @@ static void finish(struct sealing *s, const struct err *e)
 	then(t, e);
 }
 
-// The result is told at once; that its bytes are on disk is known later, and said.
-static void on_synced(void *ctx, const struct err *e, const struct layer_result *r)
+// --- to the disk: the result is told at once; that it will outlive a power cut is known later, and said ---
+
+static struct snap *snap_of(const struct sync *y)
 {
-	struct sync *y = ctx;
-	struct err se;
-	(void)r;
 	for (struct snap *n = y->g->snaps; n; n = n->next)
-		if (!strcmp(n->row.id, y->snapshot)) {
-			n->row.durable = !e;
-			if (e)
-				log_line(LOG_WARN, "snapshot=%s not synced: %s", y->snapshot, e->msg);
-			else if (store_snapshot_durable(y->g->store, y->snapshot, &se))
-				log_line(LOG_ERROR, "%s", se.msg);
-			engine_wrote(y->g);
-		}
-	free(y);
+		if (!strcmp(n->row.id, y->snapshot))
+			return n;
+	return NULL;
 }
 
-static void sync_layer(struct engine *g, const char *snapshot, const char *layer)
+static void sync_next(struct engine *g);
+
+static void sync_end(struct engine *g, const struct err *e)
 {
-	struct sync *y = xcalloc(1, sizeof *y);
+	struct sync *y = g->syncs;
+	struct snap *n = snap_of(y); // removed meanwhile: nobody asks any more
+	struct err se;
+	if (n && e) {
+		log_line(LOG_WARN, "snapshot=%s not synced: %s", y->snapshot, e->msg);
+	} else if (n) {
+		n->row.durable = true;
+		if (store_snapshot_durable(g->store, y->snapshot, &se))
+			log_line(LOG_ERROR, "%s", se.msg);
+		engine_wrote(g);
+	}
+	g->syncs = y->next;
+	strv_free(y->layers);
+	free(y);
+	sync_next(g);
+}
+
+static void on_rows_synced(void *ctx, const struct err *e)
+{
+	sync_end(ctx, e);
+}
+
+static void on_layer_synced(void *ctx, const struct err *e, const struct layer_result *r)
+{
+	struct engine *g = ctx;
+	(void)r;
+	if (e)
+		sync_end(g, e);
+	else
+		sync_next(g);
+}
+
+// Of its own layers those that no snapshot is known to have on disk; what it stands on was synced when it was made.
+static void choose_layers(struct sync *y, const struct snap *of)
+{
+	size_t own = strv_len(of->row.lowers) - of->row.n_base;
+	y->layers = xcalloc(1, sizeof *y->layers);
+	for (size_t i = 0; i < own; i++) {
+		bool known = false;
+		for (struct snap *n = y->g->snaps; n && !known; n = n->next)
+			for (char **l = n->row.lowers; n->row.durable && *l && !known; l++)
+				known = !strcmp(*l, of->row.lowers[i]);
+		if (!known)
+			strv_add(&y->layers, of->row.lowers[i] + strlen("layers/"));
+	}
+}
+
+static void sync_next(struct engine *g)
+{
+	struct sync *y = g->syncs;
+	if (!y)
+		return;
+	struct snap *n = snap_of(y);
+	if (n && !y->layers)
+		choose_layers(y, n);
+	if (n && y->layers[y->at]) {
+		char *from[] = {y->layers[y->at++], NULL};
+		struct layer_op op = {.verb = LAYER_SYNC, .from = from, .sealed = true};
+		g->backend->ops->layer(g->backend, &op, (struct layer_reply){on_layer_synced, g});
+	} else if (n) {
+		sync_rows(g, (struct reply){on_rows_synced, g});
+	} else {
+		sync_end(g, NULL);
+	}
+}
+
+static void sync_snapshot(struct engine *g, const char *snapshot)
+{
+	struct sync *y = xcalloc(1, sizeof *y), **p = &g->syncs;
 	y->g = g;
 	memcpy(y->snapshot, snapshot, sizeof y->snapshot);
-	char *from[] = {(char *)layer, NULL};
-	struct layer_op op = {.verb = LAYER_SYNC, .from = from, .sealed = true};
-	g->backend->ops->layer(g->backend, &op, (struct layer_reply){on_synced, y});
+	while (*p)
+		p = &(*p)->next;
+	*p = y;
+	if (g->syncs == y)
+		sync_next(g);
 }
+
+void seal_resume(struct engine *g)
+{
+	for (struct snap *n = g->snaps; n; n = n->next)
+		if (!n->row.durable)
+			sync_snapshot(g, n->row.id);
+}
+
+void seal_forget(struct engine *g)
+{
+	while (g->syncs) {
+		struct sync *y = g->syncs;
+		g->syncs = y->next;
+		strv_free(y->layers);
+		free(y);
+	}
+}
+
+// --- the rows ---
 
 static void note(struct box *b, const struct snapshot *n)
 {
@@ -150,7 +233,6 @@ static int make(struct sealing *s, struct err *e)
 	struct snapshot n = describe(s);
 	char **old = s->copy[0] ? NULL : seal_upper(b, layer);
 	n.lowers = s->copy[0] ? stack_push(s->copy, b->row.lowers) : strv_copy(b->row.lowers);
-	n.durable = !s->copy[0] && !old;
 	if (store_both(b->g, &n, &b->row, e)) {
 		if (old)
 			unseal(b, old, layer);
@@ -163,8 +245,7 @@ static int make(struct sealing *s, struct err *e)
 	auto_free char *sealed = xasprintf("layers/%s", layer);
 	size_drop(b->g, sealed); // what was counted while it was written to
 	size_box(b);
-	if (!s->t->made->row.durable)
-		sync_layer(b->g, s->t->made->row.id, s->copy[0] ? s->copy : layer);
+	sync_snapshot(b->g, s->t->made->row.id);
 	layers_compact(b);
 	snaps_trim(b);
 	return 0;

@@ -209,7 +209,7 @@ void engine_secret_remove(struct engine *g, const char *name, struct done d)
 	struct err e;
 	struct secret_row *r = find(g, name);
 	if (!r) {
-		err_set(&e, ERR_NOT_FOUND, "no secret %.64s", name);
+		err_set(&e, ERR_NOT_FOUND, "no secret %.64s (skep secret ls lists them)", name);
 		task_refuse(d, &e);
 		return;
 	}

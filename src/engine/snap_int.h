@@ -25,9 +25,13 @@ struct compaction {
 	struct compaction *next;
 };
 
+// A snapshot on its way to the disk: its layers one after the other, then the rows that name them.
 struct sync {
 	struct engine *g;
 	char snapshot[ID_SIZE];
+	char **layers;
+	size_t at;
+	struct sync *next;
 };
 
 #define STACK_MAX 32	 // layers one overlay takes
@@ -58,6 +62,8 @@ struct seal_want {
 void seal_begin(struct task *t, const struct seal_want *want, void (*then)(struct task *t, const struct err *e));
 void seal_gone(struct task *t); // its cell ended
 void seal_free(struct task *t);
+void seal_resume(struct engine *g); // at the start: snapshots that an earlier daemon did not see on disk
+void seal_forget(struct engine *g);
 const char *seal_copy(const struct task *t); // id of the copy it makes, "" = none
 
 // snapshot.c
@@ -74,6 +80,7 @@ void run_rollback(struct task *t);
 // derived.c: what can be made again: private .git layers, checkouts, setup layers. Found by what they were made from.
 struct derived *derived_find(struct engine *g, enum derived_kind kind, const char *key); // and marks it as used
 struct derived *derived_add(struct engine *g, struct derived_row *row, struct err *e); // empties *row; NULL on failure
+void derived_note(struct engine *g, enum derived_kind kind, const char *key, const char *path, uint64_t bytes); // it is there, and so large
 void derived_release(struct engine *g, enum derived_kind kind, const char *key);
 bool derived_has(const struct engine *g, const char *path);
 int derived_load(struct engine *g, struct err *e) MUST_USE;

@@ -106,7 +106,7 @@ int engine_token_remove(struct engine *g, const char *word, struct err *e)
 			at = i, fit++;
 	}
 	if (fit != 1)
-		return err_set(e, fit ? ERR_CONFLICT : ERR_NOT_FOUND, fit ? "%.40s fits several tokens" : "no token %.40s", word);
+		return err_set(e, fit ? ERR_CONFLICT : ERR_NOT_FOUND, fit ? "%.40s fits several tokens" : "no token %.40s (skep token ls lists them)", word);
 	if (store_token_drop(g->store, g->tokens[at].id, e) || store_flush(g->store, e))
 		return -1;
 	token_row_done(&g->tokens[at]);

@@ -2,6 +2,7 @@
 // Addresses: which of them a cell may be connected to. Pure but for addr_is_own.
 #pragma once
 #include "base/err.h"
+#include "model/range.h"
 #include <netinet/in.h>
 #include <stdbool.h>
 #include <sys/socket.h>
@@ -12,6 +13,7 @@ union addr {
 	struct sockaddr_in6 v6;
 };
 
+struct range addr_range(const union addr *a); // family 0: not an internet address
 // NULL when anybody on the internet could have this address; else what it is ("loopback", "private", …). Forms that
 // carry an IPv4 address in an IPv6 one (mapped, NAT64, 6to4, ISATAP) are judged by what they carry.
 // Another family than IPv4 and IPv6 is never public.
@@ -26,4 +28,5 @@ int addr_parse(const char *s, uint16_t port, union addr *out, struct err *e) MUS
 void addr_print(const union addr *a, char out[INET6_ADDRSTRLEN]); // without the port; "" when not IP
 bool addr_equal(const union addr *a, const union addr *b);	  // without the port
 void addr_set_port(union addr *a, uint16_t port);
+uint16_t addr_port(const union addr *a); // 0 when not IP
 socklen_t addr_len(const union addr *a);

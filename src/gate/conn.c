@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/jsonw.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "gate/conn_int.h"
 #include "gate/dns.h"
@@ -28,7 +29,9 @@ static void listen_again(struct gate *g)
 	if (on == g->listening)
 		return;
 	g->listening = on;
-	loop_mod(&g->loop, &g->listener, on ? LOOP_IN : 0);
+	for (size_t i = 0; i < countof(g->listeners); i++)
+		if (g->listeners[i].w.fd >= 0)
+			loop_mod(&g->loop, &g->listeners[i].w, on ? LOOP_IN : 0);
 }
 
 static void on_relisten(struct timer *t)
@@ -138,9 +141,10 @@ void conn_ask_who(struct conn *c)
 	if (o->who_asked)
 		return;
 	o->who_asked = true;
+	struct range from = addr_range(&o->source), to = addr_range(&o->dialled);
 	wire_u32(&b, c->source_port);
-	wire_u32(&b, o->source);
-	wire_u32(&b, o->dialled);
+	wire_bytes(&b, from.net, from.bits / 8);
+	wire_bytes(&b, to.net, to.bits / 8);
 	wire_u32(&b, c->port);
 	o->who_pending = chan_send_buf(&c->g->cell, M_WHO, c->id, &b);
 }
@@ -240,13 +244,17 @@ static void on_timer(struct timer *t)
 
 // --- a new one ---
 
+static bool is_synthetic(const union addr *a)
+{
+	return a->sa.sa_family == AF_INET && (ntohl(a->v4.sin_addr.s_addr) ^ DNS_NET) >> DNS_NET_BITS == 0;
+}
+
 // What the client dialled: the socket's own address where the listener takes all of the net, or what was redirected.
-static void find_dialled(int fd, union addr *out)
+static void find_dialled(int fd, bool wide, union addr *out)
 {
 	socklen_t n = sizeof *out;
 	*out = (union addr){0};
-	if (!getsockname(fd, &out->sa, &n) && out->sa.sa_family == AF_INET &&
-	    (ntohl(out->v4.sin_addr.s_addr) ^ DNS_NET) >> DNS_NET_BITS == 0)
+	if (!getsockname(fd, &out->sa, &n) && (wide || is_synthetic(out)))
 		return;
 	n = sizeof out->v4;
 	if (getsockopt(fd, SOL_IP, SO_ORIGINAL_DST, &out->v4, &n))
@@ -257,8 +265,7 @@ static struct conn *conn_new(struct gate *g, int fd)
 {
 	struct conn *c = xcalloc(1, sizeof *c);
 	struct conn_own *o = xcalloc(1, sizeof *o);
-	union addr peer = {0};
-	socklen_t n = sizeof peer;
+	socklen_t n = sizeof o->source;
 	int on = 1;
 	*o = (struct conn_own){.c = c, .timer.fn = on_timer};
 	o->judging = (struct judging){.fn = on_verdict, .quiet = true};
@@ -266,10 +273,8 @@ static struct conn *conn_new(struct gate *g, int fd)
 	c->own = o;
 	c->id = ++g->last_id ? g->last_id : ++g->last_id;
 	c->started_ms = clock_ms();
-	if (!getpeername(fd, &peer.sa, &n) && peer.sa.sa_family == AF_INET) {
-		c->source_port = ntohs(peer.v4.sin_port);
-		o->source = ntohl(peer.v4.sin_addr.s_addr);
-	}
+	if (!getpeername(fd, &o->source.sa, &n))
+		c->source_port = addr_port(&o->source);
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
 	o->pass = pass_new(c, fd, &calls);
@@ -283,40 +288,60 @@ static struct conn *conn_new(struct gate *g, int fd)
 	return c;
 }
 
-static void conn_accept(struct gate *g, int fd)
+// Whom it is for: the name that the address was given out for, or the address itself. False: neither.
+static bool find_host(struct conn *c)
 {
-	union addr to;
-	struct conn *c = conn_new(g, fd);
-	find_dialled(fd, &to);
-	uint32_t address = to.sa.sa_family == AF_INET ? ntohl(to.v4.sin_addr.s_addr) : 0;
-	const struct host_name *name = dns_names_find(dns_table(g), address);
-	c->port = ntohs(to.v4.sin_port);
-	c->own->dialled = address;
+	struct conn_own *o = c->own;
+	struct dns_names *names = dns_table(c->g);
+	if (!is_synthetic(&o->dialled)) {
+		struct range a = addr_range(&o->dialled);
+		addr_print(&o->dialled, c->address);
+		c->literal = c->g->wide && a.family;
+		if (c->literal)
+			host_of_range(&a, &c->host);
+		return c->literal;
+	}
+	uint32_t address = ntohl(o->dialled.v4.sin_addr.s_addr);
+	const struct host_name *name = dns_names_find(names, address);
 	if (!name) {
-		addr_print(&to, c->address);
+		addr_print(&o->dialled, c->address);
+		return false;
+	}
+	c->host = *name;
+	o->synthetic = address;
+	dns_names_hold(names, address);
+	return true;
+}
+
+static void conn_accept(struct gate *g, int fd, bool wide)
+{
+	struct conn *c = conn_new(g, fd);
+	find_dialled(fd, wide, &c->own->dialled);
+	c->port = addr_port(&c->own->dialled);
+	if (!find_host(c)) {
 		conn_refuse(c, "connect", "this address stands for no name");
 		return;
 	}
-	c->host = *name;
-	c->own->synthetic = address;
-	dns_names_hold(dns_table(g), address);
 	enum verdict v = gate_judge(c, &c->own->judging, NULL, NULL);
 	if (v == VERDICT_ASK) {
 		conn_ask_who(c);
 		pass_listen(c->own->pass, false);
 	} else {
+		if (v == VERDICT_ALLOW)
+			c->address[0] = 0; // noted again when there is a connection to it
 		on_verdict(&c->own->judging, v);
 	}
 }
 
 static void on_accept(struct watch *w, uint32_t events)
 {
-	struct gate *g = container_of(w, struct gate, listener);
+	struct listener *l = container_of(w, struct listener, w);
+	struct gate *g = l->g;
 	(void)events;
 	for (int i = 0; i < ACCEPTS && g->listening; i++) {
 		int fd = accept4(w->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd >= 0) {
-			conn_accept(g, fd);
+			conn_accept(g, fd, l != &g->listeners[0]);
 			continue;
 		}
 		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
@@ -327,19 +352,33 @@ static void on_accept(struct watch *w, uint32_t events)
 	}
 }
 
-int conn_serve(struct gate *g, int fd, struct err *e)
+static int listener_watch(struct listener *l, bool on, struct err *e)
 {
-	auto_fd int own = fd;
-	g->listener.fn = on_accept;
+	if (!on || l->fd < 0) {
+		loop_del(&l->g->loop, &l->w);
+		return 0;
+	}
+	return l->w.fd < 0 ? loop_add(&l->g->loop, &l->w, l->fd, l->g->listening ? LOOP_IN : 0, e) : 0;
+}
+
+// The supervisor lets the wide ones listen by the same policy; one that does not would only tell of its end, for ever.
+static int watch_wide(struct gate *g, struct err *e)
+{
+	g->wide = policy_has_ranges(&g->policy);
+	return listener_watch(&g->listeners[1], g->wide, e) || listener_watch(&g->listeners[2], g->wide, e) ? -1 : 0;
+}
+
+int conn_serve(struct gate *g, const int fds[3], struct err *e)
+{
 	g->relisten.fn = on_relisten;
 	g->crowded.fn = on_crowded;
-	if (fcntl(own, F_SETFL, O_NONBLOCK))
-		return err_sys(e, "make the listener non-blocking");
-	if (loop_add(&g->loop, &g->listener, own, LOOP_IN, e))
-		return -1;
-	take_fd(&own);
 	g->listening = true;
-	return 0;
+	for (int i = 0; i < 3; i++) {
+		g->listeners[i] = (struct listener){.w = {.fd = -1, .fn = on_accept}, .g = g, .fd = fds[i]};
+		if (fds[i] >= 0 && fcntl(fds[i], F_SETFL, O_NONBLOCK))
+			return err_sys(e, "make the listener non-blocking");
+	}
+	return listener_watch(&g->listeners[0], true, e) || watch_wide(g, e) ? -1 : 0;
 }
 
 // --- told from outside ---
@@ -366,25 +405,22 @@ void conn_who(struct gate *g, const struct frame *f)
 static const char *no_longer(const struct conn *c, const struct rule **why)
 {
 	const struct policy *p = &c->g->policy;
-	struct err e;
-	union addr named;
 	enum verdict v = policy_judge(p, &(struct request){&c->host, c->port, NULL, NULL}, why);
 	if (v != VERDICT_ALLOW && !(v == VERDICT_ASK && c->answered))
 		return "the new policy does not allow it";
 	if (!c->own->opened && c->own->head_seen && policy_opens(p, &c->host, c->port))
 		return "the new policy wants it opened";
-	const char *address = policy_address(p, &c->host, c->port);
-	if (policy_is_mirror(p, &c->host, c->port) && addr_is_inside(&c->upstream))
-		return NULL;
-	if (c->upstream.sa.sa_family && addr_not_public(&c->upstream) &&
-	    (!address || addr_parse(address, 0, &named, &e) || !addr_equal(&named, &c->upstream)))
-		return "the new policy does not name its address";
+	if (c->upstream.sa.sa_family && gate_address_fault(c, &c->upstream))
+		return "the new policy does not let it have its address";
 	return NULL;
 }
 
 void conn_policy(struct gate *g)
 {
 	struct conn *next;
+	struct err e;
+	if (watch_wide(g, &e))
+		log_line(LOG_ERROR, "sandbox=%s %s", g->sandbox, e.msg);
 	for (struct conn *c = g->conns; c; c = next) {
 		struct conn_own *o = c->own;
 		const struct rule *why = NULL;

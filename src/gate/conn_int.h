@@ -23,7 +23,7 @@ struct conn_own {
 	size_t n_held;
 	struct timer who_late;
 	uint32_t synthetic; // address held in the resolver's table, 0 = none
-	uint32_t source, dialled; // addresses of both ends inside
+	union addr source, dialled; // both ends inside
 	enum verdict verdict;
 	bool in_head, who_asked, who_pending, head_seen, opened, over;
 	const char *what; // being refused: as in the event

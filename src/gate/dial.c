@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // "Where to": from a connection's name to a connected socket. Each address is judged here, and the socket is connected
 // to that very address: there is no second resolution between the look and the use. A rule that names an address is the
-// user's word and is taken as it is; nothing is resolved then.
+// user's word: nothing is resolved then, and only a range that denies stands above it. An address that was dialled as it is
+// is judged and connected to in the same way.
 //
 // Addresses are tried one after the other, the next one already when the last has not answered within STAGGER_MS.
-#include "gate/gate_int.h"
+#include "gate/conn_int.h"
 
 #include "base/mem.h"
 #include "base/str.h"
@@ -167,19 +168,47 @@ static void fail_soon(struct dial *d)
 	timer_set(&d->g->loop, &d->deadline, 0);
 }
 
+static const char denied[] = "denied by a rule";
+
+static bool is_named(const struct conn *c, const union addr *a)
+{
+	const char *named = policy_address(&c->g->policy, &c->host, c->port);
+	union addr n;
+	struct err e;
+	return named && !addr_parse(named, 0, &n, &e) && addr_equal(&n, a);
+}
+
+// Ranges are asked whether the address was dialled as it is or came from a name: a range that denies holds for both, and
+// one that names what is not public gives a name no more than whoever dials the address has anyway.
+const char *gate_address_fault(const struct conn *c, const union addr *a)
+{
+	const struct policy *p = &c->g->policy;
+	struct range one = addr_range(a);
+	struct host_name text;
+	const struct rule *why = NULL;
+	host_of_range(&one, &text);
+	bool allowed = policy_judge(p, &(struct request){&text, c->port, NULL, NULL}, &why) == VERDICT_ALLOW;
+	if (why && why->deny)
+		return denied;
+	if (is_named(c, a))
+		return NULL;
+	const char *kind = addr_not_public(a);
+	if (kind && !allowed && !(policy_is_mirror(p, &c->host, c->port) && addr_is_inside(a)))
+		return kind;
+	return addr_is_own(a) && !(allowed && range_is_one(&why->range)) ? "this machine's own" : NULL;
+}
+
 // Keeps the addresses that a cell may be connected to. When none is left the reason is told.
 static void judge_all(struct dial *d, const struct answer *a)
 {
 	const char *why = NULL;
 	char bad[INET6_ADDRSTRLEN] = "";
-	bool mirror = policy_is_mirror(&d->g->policy, &d->d->c->host, d->d->c->port);
+	struct conn *c = d->d->c;
 	for (size_t i = 0; i < a->n; i++) {
-		const char *no = mirror && addr_is_inside(&a->a[i]) ? NULL : addr_not_public(&a->a[i]);
-		if (!no && addr_is_own(&a->a[i]))
-			no = "this machine's own";
+		const char *no = gate_address_fault(c, &a->a[i]);
 		if (!no) {
 			d->list[d->n] = a->a[i];
-			addr_set_port(&d->list[d->n++], d->d->c->port);
+			addr_set_port(&d->list[d->n++], c->port);
 		} else if (!why) {
 			why = no;
 			addr_print(&a->a[i], bad);
@@ -187,8 +216,9 @@ static void judge_all(struct dial *d, const struct answer *a)
 	}
 	if (d->n)
 		return;
-	auto_free char *text = xasprintf("the name has the address %s (%s), which no rule names", bad, why);
-	gate_denied(d->g, d->d->c, "address", text, d->d->c->rule);
+	auto_free char *text = c->literal ? xasprintf("the address is %s", why)
+					  : xasprintf("the name has the address %s (%s)%s", bad, why, why == denied ? "" : ", which no rule names");
+	gate_denied(d->g, c, "address", text, c->rule);
 	err_set(&d->err, ERR_DENIED, "%s", text);
 }
 
@@ -216,16 +246,21 @@ void gate_connect(struct conn *c, struct dialing *owner)
 	d->stagger.fn = on_stagger;
 	d->deadline.fn = on_deadline;
 	d->resolving.fn = on_resolved;
-	if (!named) {
+	struct answer known = {.n = 1};
+	if (c->literal)
+		known.a[0] = c->own->dialled;
+	else if (!named) {
 		resolver_ask(c->g->resolver, &c->host, &d->resolving);
 		return;
-	}
-	if (addr_parse(named, c->port, &d->list[0], &d->err)) {
+	} else if (addr_parse(named, c->port, &known.a[0], &d->err)) {
 		fail_soon(d);
 		return;
 	}
-	d->n = 1;
-	try_next(d);
+	judge_all(d, &known);
+	if (d->n)
+		try_next(d);
+	else
+		fail_soon(d);
 }
 
 void dialing_cancel(struct dialing *owner)

@@ -141,6 +141,20 @@ static void judged(struct judging *j, enum verdict v)
 		refuse(x, REFUSE_POLICY);
 }
 
+// As host_port_parse, for a connection that dialled an address.
+static int literal_parse(const char *authority, struct host_name *h, uint16_t *port, struct err *e)
+{
+	struct range a;
+	struct str text;
+	*port = 0;
+	if (range_split(authority, strlen(authority), &a, &text, e) || (text.p && port_parse(text.p, text.n, port, e)))
+		return -1;
+	if (!range_is_one(&a))
+		return err_set(e, ERR_INVALID, "a range is no host");
+	host_of_range(&a, h);
+	return 0;
+}
+
 // The one name of the connection, with its port or, where that is the scheme's own, without.
 static bool is_for_host(struct exchange *x, const char *authority)
 {
@@ -148,7 +162,7 @@ static bool is_for_host(struct exchange *x, const char *authority)
 	struct host_name h;
 	uint16_t port;
 	struct err e;
-	if (!authority || host_port_parse(authority, strlen(authority), &h, &port, &e)) {
+	if (!authority || (c->literal ? literal_parse(authority, &h, &port, &e) : host_port_parse(authority, strlen(authority), &h, &port, &e))) {
 		gate_denied(x->o->g, c, "request", "no usable Host", NULL);
 		return false;
 	}

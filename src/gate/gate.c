@@ -205,7 +205,8 @@ static int serve(struct gate *g, struct start *s, struct err *e)
 	g->cell.on_close = on_close;
 	if (dns_serve(g, take_fd(&s->fds[GATE_DNS_UDP]), take_fd(&s->fds[GATE_DNS_TCP]), e))
 		return -1;
-	if (s->fds[GATE_TCP] >= 0 && conn_serve(g, take_fd(&s->fds[GATE_TCP]), e))
+	const int listeners[] = {take_fd(&s->fds[GATE_TCP]), take_fd(&s->fds[GATE_WIDE4]), take_fd(&s->fds[GATE_WIDE6])};
+	if (conn_serve(g, listeners, e))
 		return -1;
 	if (s->fds[GATE_AGENT] >= 0 && agent_serve(g, take_fd(&s->fds[GATE_AGENT]), e))
 		return -1;
@@ -225,8 +226,7 @@ static void tell_failure(struct gate *g, const struct err *e)
 int gate_run(int chan_fd, struct err *e)
 {
 	struct gate *g = xcalloc(1, sizeof *g);
-	struct start s = {.fds = {-1, -1, -1, -1}};
-	g->listener.fd = -1;
+	struct start s = {.fds = {-1, -1, -1, -1, -1, -1}};
 	chan_init(&g->cell, chan_fd);
 	if (prepare(g, &s, e) || serve(g, &s, e)) {
 		tell_failure(g, e);

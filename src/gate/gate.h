@@ -42,8 +42,12 @@ struct gate {
 	struct policy policy;
 	struct secrets secrets;	     // replaced as a whole by M_SECRETS
 	uint32_t secrets_generation; // grows with every replacement
-	struct watch listener;
-	bool listening;
+	struct listener {
+		struct watch w; // fd -1 while it is not waited for
+		struct gate *g;
+		int fd; // -1 = there is none
+	} listeners[3]; // of the names, and the wide ones for addresses, which count only while `wide`
+	bool listening, wide;
 	int pipes[GATE_PIPES][2]; // empty ones, kept for the next bytes to move
 	size_t n_pipes;
 	struct timer relisten, crowded;
@@ -68,6 +72,7 @@ struct conn {
 	struct conn *next, **link;
 	uint32_t id;
 	struct host_name host;	      // what the client asked the resolver for: canonical, the only name that counts
+	bool literal;		      // it dialled an address: host is its text, and there is no name
 	uint16_t port;		      // what the client dialled
 	uint16_t source_port;	      // inside the cell
 	uint64_t started_ms;	      // clock_ms
@@ -117,6 +122,8 @@ struct dialing {
 // in c->upstream and address. A refused address sends its `denied` event, ERR_DENIED then; else UNAVAILABLE, TIMEOUT,
 // LIMIT or NOT_FOUND. May be used again on the same connection for a further upstream connection.
 void gate_connect(struct conn *c, struct dialing *d);
+// NULL when c may be connected to a; else what is wrong with it.
+const char *gate_address_fault(const struct conn *c, const union addr *a);
 void dialing_cancel(struct dialing *d); // safe when not under way
 
 // --- what happened ---

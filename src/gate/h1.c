@@ -141,8 +141,8 @@ static void send_request(struct h1 *h)
 {
 	struct conn *c = h->o->c;
 	auto_buf struct buf out = BUF_INIT(WRITE_MAX);
-	auto_free char *authority =
-		c->port == (h->o->tls ? 443 : 80) ? xstrdup(c->host.s) : xasprintf("%s:%u", c->host.s, c->port);
+	auto_free char *name = xasprintf(strchr(c->host.s, ':') ? "[%s]" : "%s", c->host.s); // IPv6, dialled as it is
+	auto_free char *authority = c->port == (h->o->tls ? 443 : 80) ? xstrdup(name) : xasprintf("%s:%u", name, c->port);
 	if (!tls_is_open(&h->o->server)) {
 		host_lost(h);
 		return;

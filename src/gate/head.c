@@ -75,6 +75,10 @@ static void on_hello(struct conn *c, const struct hello *h)
 		c->sni = xstrdup(h->sni.s);
 	if (h->ech)
 		conn_refuse(c, "sni", "encrypted ClientHello: the name it is for can not be seen");
+	else if (c->literal && h->has_sni) // a denied name could be reached by its address
+		conn_refuse(c, "sni", "TLS names a server, and an address was dialled");
+	else if (c->literal)
+		pass_through(c);
 	else if (!h->has_sni)
 		conn_refuse(c, "sni", "TLS without a server name");
 	else if (!host_equal(&h->sni, &c->host))

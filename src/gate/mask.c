@@ -146,7 +146,7 @@ struct mask_set *mask_set_new(const struct secret_value *v, size_t n)
 	s->users = 1;
 	for (size_t i = 0; i < n; i++) {
 		// One with line ends is a private key, which is never sent: nothing can echo it.
-		if (!v[i].n || v[i].n > FORM_MAX || memchr(v[i].value, '\n', v[i].n))
+		if (!v[i].n || v[i].n > FORM_MAX || memchr(v[i].value, '\n', v[i].n) || str_has_prefix(v[i].placeholder, PLACEHOLDER_PLAIN))
 			continue;
 		strv_add(&s->placeholders, v[i].placeholder);
 		struct secret_value one = v[i];

@@ -20,7 +20,7 @@ static void wiped(struct buf *b)
 
 static bool is_bound_here(const struct swap *s, const struct secret_ref *r)
 {
-	return r->as != SECRET_SSH && s->verified && host_equal(&r->host, s->host) && (r->port ? r->port : 443) == s->port;
+	return r->as != SECRET_SSH && s->verified && policy_binds(s->policy, r, s->host, s->port);
 }
 
 bool swap_is_bound(const struct swap *s)
@@ -33,9 +33,11 @@ bool swap_is_bound(const struct swap *s)
 
 bool swap_knows_host(const struct swap *s)
 {
-	for (size_t i = 0; i < s->policy->n_secrets; i++)
-		if (s->policy->secrets[i].as != SECRET_SSH && host_equal(&s->policy->secrets[i].host, s->host))
+	for (size_t i = 0; i < s->policy->n_secrets; i++) {
+		const struct secret_ref *r = &s->policy->secrets[i];
+		if (r->as != SECRET_SSH && !secret_ref_is_plain(r) && host_equal(&r->host, s->host))
 			return true;
+	}
 	return false;
 }
 
@@ -197,6 +199,7 @@ static bool swap_field(struct field *f, const struct secret_ref *r, const struct
 	case SECRET_FILE:
 		return auth && (swap_basic(f, r->placeholder, v) || swap_value(f, 0, r->placeholder, v));
 	case SECRET_QUERY:
+	case SECRET_SET: // whatever the client sent (set)
 	case SECRET_SSH: // the agent's (agent.c)
 	case SECRET_AS:
 		break;
@@ -234,6 +237,16 @@ static bool inject(struct head *h, const struct secret_ref *r, const struct secr
 	buf_add(&b, v->value, v->n);
 	head_add(h, str_of(name), str_of("")); // filled below, so that one place owns the copying of secrets
 	head_value(&h->f[h->n - 1], b.p, b.n, true);
+	return true;
+}
+
+static bool set(struct head *h, const struct secret_ref *r, const struct secret_value *v)
+{
+	if (r->as != SECRET_SET || !fits_header(v))
+		return false;
+	head_drop(h, r->key);
+	head_add(h, str_of(r->key), str_of(""));
+	head_value(&h->f[h->n - 1], (const char *)v->value, v->n, true);
 	return true;
 }
 
@@ -300,12 +313,20 @@ static const char *stray(const struct swap *s, const struct head *h)
 	return name;
 }
 
+// Some secret bound here is a credential of this host, not only a header that is set.
+static bool has_credential(const struct swap *s)
+{
+	for (size_t i = 0; i < s->policy->n_secrets; i++)
+		if (s->policy->secrets[i].as != SECRET_SET && is_bound_here(s, &s->policy->secrets[i]))
+			return true;
+	return false;
+}
+
 typedef bool put_fn(struct head *h, const struct secret_ref *r, const struct secret_value *v);
 
 // Every secret bound here whose value is known, put in by fn.
-static int put_bound(const struct swap *s, struct head *h, put_fn *fn, struct swap_used *used)
+static int put_bound(const struct swap *s, struct head *h, put_fn *fn, struct swap_used *used, int n)
 {
-	int n = 0;
 	for (size_t i = 0; i < s->policy->n_secrets && n < POLICY_SECRETS; i++) {
 		const struct secret_ref *r = &s->policy->secrets[i];
 		const struct secret_value *v = is_bound_here(s, r) ? value_of(s, r) : NULL;
@@ -320,13 +341,15 @@ static int put_bound(const struct swap *s, struct head *h, put_fn *fn, struct sw
 int swap_request(const struct swap *s, struct head *h, struct swap_used *used, const char **out_name)
 {
 	bool bound = swap_is_bound(s);
-	int n = bound ? put_bound(s, h, swap_one, used) : 0;
+	int n = bound ? put_bound(s, h, swap_one, used, 0) : 0;
 	*out_name = stray(s, h);
 	if (*out_name)
 		return -1;
 	if (bound && !n)
-		n = put_bound(s, h, inject, used);
-	for (size_t i = h->n; bound && i-- > 0;)
+		n = put_bound(s, h, inject, used, 0);
+	if (bound)
+		n = put_bound(s, h, set, used, n);
+	for (size_t i = h->n; has_credential(s) && i-- > 0;)
 		if (!h->f[i].ours && (is_credential(h->f[i].name) || is_bound_header(s, h->f[i].name)))
 			head_drop_at(h, i);
 	return n;

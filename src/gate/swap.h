@@ -9,8 +9,9 @@
 //              where the value is user:password
 //   query:K    the value of K in the query, percent-encoded
 //   file       Authorization with any scheme
+//   set:X      X is the value, whatever the client sent: no placeholder is looked for
 //
-// To a host with a bound secret no other credential leaves: Authorization and its like that carry no placeholder are
+// To a host with a bound secret (set ones do not count) no other credential leaves: Authorization and its like that carry no placeholder are
 // dropped, so that nobody uses the host as somebody else through us. Cookie stays.
 //
 // Bodies: the first SWAP_BODY bytes to a host with no secret of its own are searched for placeholders (a secret sent

@@ -75,9 +75,9 @@ static int fill(struct http_client *c, struct err *e)
 		n = recv(c->fd, room, want, 0);
 	while (n < 0 && errno == EINTR);
 	if (n < 0)
-		err_sys(e, "receive from skepd");
+		err_sys(e, "skepd ended before it answered: skep ps tells what was done, then try again");
 	else if (!n)
-		err_set(e, ERR_UNAVAILABLE, "skepd closed the connection without an answer");
+		err_set(e, ERR_UNAVAILABLE, "skepd closed the connection without an answer: skep ps tells what was done, then try again");
 	if (n <= 0) {
 		e->kind = ERR_UNAVAILABLE;
 		return -1;

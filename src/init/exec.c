@@ -300,7 +300,7 @@ static int start_error(const struct spawn *s, const char *name, struct err *e)
 	else if (kind == ERR_SYSTEM)
 		err_sys(e, "%s", s->failed);
 	else
-		err_set(e, kind, "%s: %s", name, kind == ERR_NOT_FOUND ? "command not found" : strerror(s->error));
+		err_set(e, kind, "%s: %s", name, kind == ERR_NOT_FOUND ? "command not found" : s->error == EACCES ? "Permission denied: it is not an executable file" : strerror(s->error));
 	e->sys = s->error;
 	return -1;
 }
@@ -327,9 +327,14 @@ static int start_tty(struct exec *x, struct spawn *sp, const struct exec_spec *s
 
 static pid_t fork_job(struct spawn *sp)
 {
+	spawn_doomed();
 	pid_t pid = fork();
-	if (pid)
+	int why = errno;
+	if (pid) {
+		spawn_spared();
+		errno = why;
 		return pid;
+	}
 	for (int i = 0; i < 3; i++) {
 		int high = fcntl(sp->fds[i], F_DUPFD_CLOEXEC, 10);
 		if (high < 0 || dup2(high, i) < 0)

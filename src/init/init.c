@@ -10,6 +10,8 @@
 #include "init/exec.h"
 #include "init/listening.h"
 #include "init/moving.h"
+#include "init/spawn.h"
+#include "init/throttle.h"
 #include "init/tree.h"
 #include "init/watch.h"
 #include "init/who.h"
@@ -19,12 +21,13 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 struct init {
-	const struct init_opts *opts;
+	struct init_opts *opts;
 	struct loop loop;
 	struct chan chan;
 	struct exec *execs;
@@ -56,7 +59,7 @@ static struct exec *find(uint32_t id)
 	return x;
 }
 
-static _Noreturn void finish(void);
+static _Noreturn void finish(bool last);
 
 static void sweep(void)
 {
@@ -68,7 +71,7 @@ static void sweep(void)
 		}
 		if (x->last) {
 			self.walk = true;
-			finish();
+			finish(true);
 		}
 		*p = x->next;
 		loop_bury(&self.loop, x, (void (*)(void *))exec_free);
@@ -98,6 +101,7 @@ static void do_exec(struct frame *f)
 		auto_buf struct buf b = BUF_INIT(16);
 		x->next = self.execs;
 		self.execs = x;
+		throttle_wake();
 		wire_u32(&b, (uint32_t)x->group);
 		if (x->ends) // a short one is over before anybody needs to know
 			chan_send_later(&self.chan, M_BEGUN, 0, f->id, b.p, b.n);
@@ -109,7 +113,16 @@ static void do_exec(struct frame *f)
 	exec_spec_done(&s);
 }
 
-static _Noreturn void finish(void)
+// To take a cell's namespaces apart takes the kernel a millisecond, which others may need more urgently just now.
+static void park(void)
+{
+	char byte;
+	ssize_t n = fcntl(self.chan.fd, F_SETFL, 0) ? 0 : 1;
+	while (n > 0 || (n < 0 && errno == EINTR))
+		n = read(self.chan.fd, &byte, 1);
+}
+
+static _Noreturn void finish(bool last)
 {
 	auto_buf struct buf b = BUF_INIT(FRAME_MAX);
 	if (self.walk && !changes_walk(&self.opts->changes, &self.known, &b, NULL))
@@ -119,6 +132,8 @@ static _Noreturn void finish(void)
 		self.chan.blocked = false;
 		chan_flush(&self.chan);
 	}
+	if (last && self.opts->parks)
+		park();
 	_exit(0); // the kernel ends whatever is left
 }
 
@@ -127,7 +142,7 @@ static void on_grace(struct timer *t)
 	(void)t;
 	moving_end();
 	kill(-1, SIGKILL);
-	finish();
+	finish(false);
 }
 
 static void do_end(struct frame *f)
@@ -139,11 +154,11 @@ static void do_end(struct frame *f)
 		return;
 	self.ending = true;
 	if (tree_is_empty()) // which for a short command is the rule
-		finish();
+		finish(false);
 	if (!grace) {
 		moving_end();
 		kill(-1, SIGKILL); // nothing may write behind the walk
-		finish();
+		finish(false);
 	}
 	kill(-1, SIGTERM);
 	kill(-1, SIGCONT);
@@ -235,6 +250,7 @@ static void on_stopping(struct timer *t)
 	}
 	if (now >= self.stop_until) {
 		tree_continue_all();
+		throttle_wake();
 		answer_freeze(false);
 		return;
 	}
@@ -249,6 +265,7 @@ static void do_freeze(struct frame *f)
 	struct wire w = {.p = f->p, .n = f->n};
 	timer_clear(&self.loop, &self.stopping);
 	if (wire_get_u8(&w)) {
+		throttle_rest(); // what it stopped is not what somebody else had stopped before
 		tree_stop_all();
 		self.stop_until = clock_ms() + STOP_MS;
 		self.released = false;
@@ -256,6 +273,7 @@ static void do_freeze(struct frame *f)
 		on_stopping(&self.stopping);
 	} else {
 		tree_continue_all();
+		throttle_wake();
 		answer_freeze(true);
 	}
 }
@@ -280,6 +298,18 @@ static void do_usage(struct frame *f)
 	wire_u32(&b, (uint32_t)killed);
 	wire_u32(&b, (uint32_t)tree_count(0));
 	chan_send_buf(&self.chan, M_USAGE, f->id, &b);
+}
+
+// We were built before anybody asked: now it is known for what.
+static void do_turn(struct frame *f)
+{
+	struct wire w = {.p = f->p, .n = f->n};
+	self.opts->ends_with_exec = wire_get_u8(&w);
+	bool alone = wire_get_u8(&w);
+	self.opts->parks = wire_get_u8(&w);
+	if (alone && (prctl(PR_SET_PDEATHSIG, 0) || !chan_send(&self.chan, M_TURN, 0, 0, NULL, 0)))
+		_exit(1);
+	clock_gettime(CLOCK_REALTIME_COARSE, &self.start);
 }
 
 static void on_frame(struct chan *c, struct frame *f)
@@ -341,6 +371,9 @@ static void on_frame(struct chan *c, struct frame *f)
 	case M_DIAL:
 		dial_ask(&self.loop, &self.chan, f);
 		break;
+	case M_TURN:
+		do_turn(f);
+		break;
 	case M_END:
 		do_end(f);
 		break;
@@ -385,19 +418,21 @@ static void on_signal(struct watch *w, uint32_t events)
 	}
 	sweep();
 	if (self.ending && !tree_count(0))
-		finish();
+		finish(false);
 }
 
-_Noreturn void init_run(const struct init_opts *opts, const struct buf *ready, int ready_fd)
+_Noreturn void init_run(struct init_opts *opts, const struct buf *ready, int ready_fd)
 {
 	static const int chld[] = {SIGCHLD};
 	struct err e;
 	self.opts = opts;
+	spawn_score(opts->score);
 	self.walked = BUF_INIT(WALKED_MAX);
 	clock_gettime(CLOCK_REALTIME_COARSE, &self.start); // the clock that files are stamped with
 	collect_init(&opts->changes, opts->ws_path);
 	watch_init(&self.known);
 	signal(SIGPIPE, SIG_IGN);
+	throttle_init(&self.loop, opts->cpus_milli);
 	int sig = loop_init(&self.loop, &e) ? -1 : loop_signals(chld, 1, &e);
 	self.chan = *opts->channel;
 	self.chan.on_frame = on_frame;

@@ -14,8 +14,11 @@ struct init_opts {
 	enum profile profile;
 	const char *ws_path;
 	char *const *hide; // globs of what is no change; may be NULL
+	bool parks;	     // after such an end it stays until the channel ends
+	uint64_t cpus_milli; // for pid 1 to see to; 0 = not limited, or by the kernel
+	int score; // /proc/1/oom_score_adj, open
 	bool ends_with_exec; // the first exec's end is the cell's, if no other process is left
 };
 
 // Sends M_READY (payload and descriptor given) first. Returns never: when the channel ends, the cell ends.
-_Noreturn void init_run(const struct init_opts *opts, const struct buf *ready, int ready_fd);
+_Noreturn void init_run(struct init_opts *opts, const struct buf *ready, int ready_fd);

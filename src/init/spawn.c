@@ -16,6 +16,41 @@
 
 #define STACK (128u << 10)
 
+#define DOOMED 500
+#define SCORE_MAX 1000
+
+static struct {
+	int fd;
+	int spared; // nobody may go below what a service manager gave us
+} score = {.fd = -1};
+
+void spawn_score(int fd)
+{
+	char text[16] = "";
+	uint64_t was = 0;
+	if (fd >= 0 && pread(fd, text, sizeof text - 1, 0) > 0)
+		(void)!str_to_u64((struct str){text, strcspn(text, "\n")}, 0, SCORE_MAX, &was); // one below 0 can be raised to 0
+	score.fd = fd;
+	score.spared = (int)was;
+}
+
+static void set_score(int value)
+{
+	char text[16];
+	if (score.fd >= 0 && !fmt_to(text, sizeof text, "%d", value))
+		(void)!write(score.fd, text, strlen(text));
+}
+
+void spawn_doomed(void)
+{
+	set_score(score.spared + DOOMED < SCORE_MAX ? score.spared + DOOMED : SCORE_MAX);
+}
+
+void spawn_spared(void)
+{
+	set_score(score.spared);
+}
+
 static int fail(struct spawn *s, const char *step)
 {
 	s->error = errno;
@@ -125,6 +160,7 @@ static int become_user(struct spawn *s)
 static int child(void *arg)
 {
 	struct spawn *s = arg;
+	spawn_spared(); // our parent, who waits till we execute; our own place is settled
 	proc_stretch(0); // ours is short
 	if (s->terminal >= 0) {
 		sigset_t ttou;
@@ -148,20 +184,6 @@ static int entry(void *arg)
 	_exit(child(arg));
 }
 
-// When memory ends the kernel takes the largest process, which in a crowd of small ones could be pid 1, and the cell with
-// it. Commands and what they start go first, also before anything of the host's. Only now, after exec, it is theirs to set.
-static void goes_first(pid_t pid)
-{
-	char path[48];
-	if (fmt_to(path, sizeof path, "/proc/%d/oom_score_adj", (int)pid))
-		return;
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-	if (fd >= 0) {
-		(void)!write(fd, "500", 3);
-		close(fd);
-	}
-}
-
 pid_t spawn_process(struct spawn *s)
 {
 	static char stack[STACK] __attribute__((aligned(16)));
@@ -169,9 +191,12 @@ pid_t spawn_process(struct spawn *s)
 	s->error = 0;
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, &before);
+	spawn_doomed();
 	pid_t pid = clone(entry, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, s);
-	if (pid < 0)
+	if (pid < 0) {
 		fail(s, "new process");
+		spawn_spared();
+	}
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	if (pid > 0 && s->error) {
 		int keep = s->error;
@@ -180,7 +205,5 @@ pid_t spawn_process(struct spawn *s)
 		s->error = keep;
 		return -1;
 	}
-	if (pid > 0)
-		goes_first(pid);
 	return pid;
 }

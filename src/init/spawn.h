@@ -21,4 +21,12 @@ struct spawn {
 	const char *failed; // its name
 };
 
+// When memory ends the kernel takes the largest process, which in a crowd of small ones could be pid 1, and the cell with
+// it. So commands and what they start go first, also before anything of the host's: whoever is forked between these two
+// calls is marked from its first instruction on, as scores are inherited. The borrowed descriptor is pid 1's own score, -1 = there
+// is none to change (a process that is marked itself).
+void spawn_score(int fd);
+void spawn_doomed(void);
+void spawn_spared(void);
+
 pid_t spawn_process(struct spawn *s); // -1 and error/failed set on failure; 127/126 are the caller's to tell

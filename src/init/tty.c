@@ -79,10 +79,16 @@ pid_t tty_keep(struct spawn *s, int slave, int *out_reports, struct err *e)
 	if (pipe2(p, O_CLOEXEC))
 		return err_sys(e, "pipe");
 	auto_fd int r = p[0], w = p[1];
+	spawn_doomed();
 	pid_t pid = fork();
+	int why = errno;
+	if (pid)
+		spawn_spared();
+	errno = why;
 	if (pid < 0)
 		return err_sys(e, "new process");
 	if (!pid) {
+		spawn_score(-1);
 		// Keep only what the keeper needs: init's channel must not live on in here.
 		int keep_w = dup2(w, 3), keep_slave = dup2(slave, 4);
 		(void)keep_w;

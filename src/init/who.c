@@ -147,12 +147,12 @@ static pid_t find(uint64_t inode, uint64_t until_us)
 	self.skip = 0;
 	for (size_t i = 0; i < n; i++) {
 		size_t at = (from + i) % n;
-		if (clock_us() >= until_us) {
-			self.skip = at;
-			return 0;
-		}
 		if (has_socket(pids[n - 1 - at], wanted, until_us))
 			return self.last = pids[n - 1 - at];
+		if (clock_us() >= until_us) { // perhaps in the middle of this one: it is looked at again, unless it takes a whole search
+			self.skip = i ? at : at + 1;
+			return 0;
+		}
 	}
 	return 0;
 }

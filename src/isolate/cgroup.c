@@ -362,13 +362,21 @@ static int count(struct cgroup *c, enum cgroup_file f, const char *key, uint64_t
 	return 0;
 }
 
+int cgroup_hits(struct cgroup *c, struct cgroup_usage *out, struct err *e)
+{
+	struct cgroup_usage u = {0};
+	if (count(c, CG_F_OOM, "oom_kill", &u.oom_kills, e) || count(c, CG_F_PIDS_HIT, "max", &u.pids_hits, e))
+		return -1;
+	*out = u;
+	return 0;
+}
+
 int cgroup_usage(struct cgroup *c, struct cgroup_usage *out, struct err *e)
 {
 	struct cgroup_usage u;
 	bool v1 = c->host->mode == CGROUP_V1;
-	if (count(c, CG_F_MEMORY, NULL, &u.memory, e) || count(c, CG_F_PIDS, NULL, &u.pids, e) ||
-	    count(c, CG_F_CPU, v1 ? NULL : "usage_usec", &u.cpu_us, e) ||
-	    count(c, CG_F_OOM, "oom_kill", &u.oom_kills, e) || count(c, CG_F_PIDS_HIT, "max", &u.pids_hits, e))
+	if (cgroup_hits(c, &u, e) || count(c, CG_F_MEMORY, NULL, &u.memory, e) || count(c, CG_F_PIDS, NULL, &u.pids, e) ||
+	    count(c, CG_F_CPU, v1 ? NULL : "usage_usec", &u.cpu_us, e))
 		return -1;
 	if (v1)
 		u.cpu_us /= 1000; // nanoseconds there

@@ -58,7 +58,8 @@ int cgroup_freeze(struct cgroup *c, bool on, struct err *e) MUST_USE;	 // done o
 int cgroup_kill(struct cgroup *c, struct err *e) MUST_USE;		 // everything, also what forks meanwhile; 2 s
 int cgroup_members(struct cgroup *c, uint32_t *out, struct err *e) MUST_USE; // processes, also frozen ones
 int cgroup_usage(struct cgroup *c, struct cgroup_usage *out, struct err *e) MUST_USE; // what is not counted is 0
-// Readable when a limit was hit (version 1: memory only); drain it, then look at cgroup_usage. Owned, non-blocking.
+int cgroup_hits(struct cgroup *c, struct cgroup_usage *out, struct err *e) MUST_USE;  // of it only how often a limit was hit
+// Readable when a limit was hit (version 1: memory only); drain it, then look at cgroup_hits. Owned, non-blocking.
 int cgroup_oom_fd(struct cgroup *c, struct err *e) MUST_USE;
 
 // Kills and removes every group for which is_live says false. Other daemons share the directory: for a name

@@ -555,6 +555,16 @@ static int self_test(uint64_t keep, struct err *e)
 	return 0;
 }
 
+// A process that is not dumpable may not even write to its own files of /proc, unless it holds them open. Nobody else is in
+// the cell yet who could make use of the moment.
+static int open_score(struct contain *c, struct err *e)
+{
+	if (prctl(PR_SET_DUMPABLE, 1))
+		return err_sys(e, "open pid 1's memory score");
+	c->score = fs_open(AT_FDCWD, "/proc/self/oom_score_adj", O_RDWR, 0, e);
+	return c->score < 0 ? -1 : 0;
+}
+
 int contain_lock(struct contain *c, const struct cell_spec *s, bool supervised, struct isolation *out, int *out_listener,
 		 struct err *e)
 {
@@ -575,6 +585,8 @@ int contain_lock(struct contain *c, const struct cell_spec *s, bool supervised, 
 		return err_sys(e, "become the cell's user");
 	// the bounding set went with the mold; whether it really did is asked in the self-test
 	if ((c->molded ? caps_drop_own(keep, e) : caps_drop_all(keep, e)) || caps_no_new_privs(e))
+		return -1;
+	if (open_score(c, e))
 		return -1;
 	// A mold that goes must not take the cell along; then the end of the channel alone tells of the supervisor's.
 	bool alone = c->molded && !s->remove_if_clean;

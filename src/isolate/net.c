@@ -38,6 +38,8 @@ void net_sockets_close(struct net_sockets *s)
 	close_fd(&s->nflog);
 	close_fd(&s->route);
 	close_fd(&s->diag);
+	close_fd(&s->wide4);
+	close_fd(&s->wide6);
 }
 
 // --- routes ---
@@ -90,9 +92,30 @@ static int bound(int type, uint32_t address, uint16_t port, struct err *e)
 		return err_sys(e, "socket of the gate");
 	if (address == NFT_SYNTHETIC && setsockopt(fd, IPPROTO_IP, IP_TRANSPARENT, &on, sizeof on))
 		return err_sys(e, "socket of the gate: transparent");
-	if (bind(fd, (struct sockaddr *)&a, sizeof a) || (type == SOCK_STREAM && listen(fd, BACKLOG)))
+	bool listens = type == SOCK_STREAM && port != NFT_WIDE_PORT;
+	if (bind(fd, (struct sockaddr *)&a, sizeof a) || (listens && listen(fd, BACKLOG)))
 		return err_sys(e, "socket of the gate");
 	return take_fd(&fd);
+}
+
+// -1 where the kernel or the namespace has no IPv6: then there is nothing to be dialled either.
+static int bound6(void)
+{
+	static const int on = 1;
+	struct sockaddr_in6 a = {.sin6_family = AF_INET6, .sin6_port = htons(NFT_WIDE_PORT), .sin6_addr = NFT_WIDE6};
+	auto_fd int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0 || setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on) ||
+	    setsockopt(fd, IPPROTO_IPV6, IPV6_TRANSPARENT, &on, sizeof on) || bind(fd, (struct sockaddr *)&a, sizeof a))
+		return -1;
+	return take_fd(&fd);
+}
+
+// A listener that is shut down stays bound and may listen again.
+int net_wide(int fd, bool on, struct err *e)
+{
+	if (on)
+		return listen(fd, BACKLOG) ? err_sys(e, "let addresses be dialled") : 0;
+	return shutdown(fd, SHUT_RD) && errno != ENOTCONN ? err_sys(e, "stop addresses being dialled") : 0;
 }
 
 static int open_sockets(struct net_sockets *s, struct err *e)
@@ -104,7 +127,11 @@ static int open_sockets(struct net_sockets *s, struct err *e)
 	if (s->dns_udp < 0)
 		return -1;
 	s->dns_tcp = bound(SOCK_STREAM, INADDR_LOOPBACK, 53, e);
-	return s->dns_tcp < 0 ? -1 : 0;
+	if (s->dns_tcp < 0)
+		return -1;
+	s->wide4 = bound(SOCK_STREAM, NFT_SYNTHETIC, NFT_WIDE_PORT, e);
+	s->wide6 = bound6();
+	return s->wide4 < 0 ? -1 : 0;
 }
 
 // The filter before the routes: at no instant is there a way that it does not watch.
@@ -194,17 +221,17 @@ uint64_t net_inode(int diag, const struct tcp_ends *t)
 		struct nlmsghdr h;
 		struct inet_diag_req_v2 r;
 	} q = {.h = {.nlmsg_len = sizeof q, .nlmsg_type = SOCK_DIAG_BY_FAMILY, .nlmsg_flags = NLM_F_REQUEST},
-	       .r = {.sdiag_family = AF_INET,
+	       .r = {.sdiag_family = t->six ? AF_INET6 : AF_INET,
 		     .sdiag_protocol = IPPROTO_TCP,
 		     .idiag_states = ~0u,
 		     .id = {.idiag_sport = htons(t->port),
 			    .idiag_dport = htons(t->peer_port),
-			    .idiag_src = {htonl(t->address)},
-			    .idiag_dst = {htonl(t->peer)},
 			    .idiag_cookie = {INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE}}}};
 	struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
 	_Alignas(8) char in[1024];
 	struct inet_diag_msg m;
+	memcpy(q.r.id.idiag_src, t->address, sizeof t->address);
+	memcpy(q.r.id.idiag_dst, t->peer, sizeof t->peer);
 	if (diag < 0 || sendto(diag, &q, sizeof q, 0, (struct sockaddr *)&kernel, sizeof kernel) < 0)
 		return 0;
 	ssize_t n = recv(diag, in, sizeof in, MSG_DONTWAIT); // the answer is there when sendto returns

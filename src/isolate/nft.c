@@ -113,17 +113,18 @@ static void reject(struct nl *b, uint32_t type, uint8_t code)
 	expr_end(b, x);
 }
 
-static void to_listener(struct nl *b)
+// Without a listener the packet goes on to the next rule.
+static void to_listener(struct nl *b, uint8_t family, const void *address, size_t n, uint16_t at)
 {
-	uint32_t address = htonl(NFT_SYNTHETIC);
-	uint16_t port = htons(NFT_LISTEN_PORT);
-	set_register(b, NFT_REG_1, &address, sizeof address);
+	uint16_t port = htons(at);
+	set_register(b, NFT_REG_1, address, n);
 	set_register(b, NFT_REG_2, &port, sizeof port);
 	struct nest x = expr(b, "tproxy");
-	nl_put_be32(b, NFTA_TPROXY_FAMILY, NFPROTO_IPV4);
+	nl_put_be32(b, NFTA_TPROXY_FAMILY, family);
 	nl_put_be32(b, NFTA_TPROXY_REG_ADDR, NFT_REG_1);
 	nl_put_be32(b, NFTA_TPROXY_REG_PORT, NFT_REG_2);
 	expr_end(b, x);
+	accept_it(b);
 }
 
 static void is_synthetic(struct nl *b)
@@ -179,11 +180,27 @@ static void rule_loopback6(struct nl *b)
 
 static void rule_gate(struct nl *b)
 {
+	uint32_t at4 = htonl(NFT_SYNTHETIC);
 	meta_is(b, NFT_META_NFPROTO, NFPROTO_IPV4);
 	is_synthetic(b);
 	meta_is(b, NFT_META_L4PROTO, IPPROTO_TCP);
-	to_listener(b); // without a listener the packet goes on to the rules below
-	accept_it(b);
+	to_listener(b, NFPROTO_IPV4, &at4, sizeof at4, NFT_LISTEN_PORT);
+}
+
+static void rule_wide4(struct nl *b)
+{
+	uint32_t at4 = htonl(NFT_SYNTHETIC);
+	meta_is(b, NFT_META_NFPROTO, NFPROTO_IPV4);
+	meta_is(b, NFT_META_L4PROTO, IPPROTO_TCP);
+	to_listener(b, NFPROTO_IPV4, &at4, sizeof at4, NFT_WIDE_PORT);
+}
+
+static void rule_wide6(struct nl *b)
+{
+	static const struct in6_addr at6 = NFT_WIDE6;
+	meta_is(b, NFT_META_NFPROTO, NFPROTO_IPV6);
+	meta_is(b, NFT_META_L4PROTO, IPPROTO_TCP);
+	to_listener(b, NFPROTO_IPV6, &at6, sizeof at6, NFT_WIDE_PORT);
 }
 
 static void rule_log(struct nl *b)
@@ -226,10 +243,10 @@ static void add_chain(struct nl *b)
 	nl_put_be32(b, NFTA_CHAIN_POLICY, NF_DROP);
 }
 
-static void build(struct nl *b)
+static void build(struct nl *b, bool six)
 {
 	void (*const rules[])(struct nl *) = {
-		rule_loopback4, rule_loopback6, rule_gate, rule_log, rule_reset, rule_unreachable,
+		rule_loopback4, rule_loopback6, rule_gate, rule_wide4, rule_wide6, rule_log, rule_reset, rule_unreachable,
 	};
 	batch(b, NFNL_MSG_BATCH_BEGIN);
 	begin(b, NFT_MSG_NEWTABLE, NLM_F_CREATE);
@@ -237,7 +254,8 @@ static void build(struct nl *b)
 	nl_put_be32(b, NFTA_TABLE_FLAGS, 0);
 	add_chain(b);
 	for (size_t i = 0; i < countof(rules); i++)
-		add_rule(b, rules[i]);
+		if (six || rules[i] != rule_wide6)
+			add_rule(b, rules[i]);
 	batch(b, NFNL_MSG_BATCH_END);
 }
 
@@ -279,7 +297,12 @@ int nft_install(int fd, struct err *e)
 	uint32_t at = 0;
 	if (listen_to_log(fd, e)) // before the rules: a logger must be there when they name it
 		return -1;
-	build(&b);
+	build(&b, true);
 	int rc = nl_talk(fd, &b, &at, e);
+	if (rc == EAFNOSUPPORT || rc == EOPNOTSUPP || rc == ENOENT) { // perhaps only IPv6 is missing: then its addresses stay refused
+		b = (struct nl){0};
+		build(&b, false);
+		rc = nl_talk(fd, &b, &at, e);
+	}
 	return rc > 0 ? explain(rc, "packet filter (nf_tables with tproxy, reject and log)", e) : rc;
 }

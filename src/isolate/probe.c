@@ -119,7 +119,7 @@ static void check_overlay(struct probe *p, struct check *c)
 	struct probe_note n;
 	struct err e;
 	if (!p->dir)
-		say(c, ABSENT, "no scratch directory below SKEP_HOME", "make SKEP_HOME writable");
+		say(c, ABSENT, "no scratch directory below SKEP_HOME", "make SKEP_HOME writable, and see that its disk is not full");
 	else if (probe_in_child(probe_try_overlay, p->dir, &n, &e))
 		say(c, ABSENT, e.msg,
 		    "put SKEP_HOME on a file system that can hold overlay layers: ext4, xfs, btrfs, not another overlay");
@@ -132,7 +132,7 @@ static void check_proc(struct probe *p, struct check *c)
 	struct probe_note n;
 	struct err e;
 	if (!p->dir)
-		say(c, ABSENT, "no scratch directory below SKEP_HOME", "make SKEP_HOME writable");
+		say(c, ABSENT, "no scratch directory below SKEP_HOME", "make SKEP_HOME writable, and see that its disk is not full");
 	else if (probe_in_child(probe_try_proc, p->dir, &n, &e))
 		say(c, ABSENT, e.msg,
 		    "the outer container covers parts of /proc: start it with --security-opt systempaths=unconfined");
@@ -287,7 +287,7 @@ static void check_disk(struct probe *p, struct check *c)
 {
 	struct statvfs v;
 	if (statvfs(p->home, &v)) {
-		say(c, ABSENT, "SKEP_HOME is not there", "make SKEP_HOME writable");
+		say(c, ABSENT, "SKEP_HOME is not there", "make SKEP_HOME writable, and see that its disk is not full");
 		return;
 	}
 	uint64_t bytes = (uint64_t)v.f_bavail * v.f_frsize;

@@ -44,5 +44,10 @@ struct limits {
 #define LIMIT_PENDING_OP_MS 10000	// a second changing operation waits this long, then CONFLICT
 #define LIMIT_PROC_ARGV 4096		// bytes of a process's argv kept in the journal
 
+// Less starts no command; 0 is no limit.
+#define LIMIT_MEMORY_LEAST (4ULL << 20)
+#define LIMIT_PIDS_LEAST 4
+
+int limits_check(const struct limits *l, struct err *e) MUST_USE;
 void limits_write(struct buf *b, const struct limits *l);
 void limits_read(struct wire *w, struct limits *out);

@@ -37,7 +37,7 @@ enum msg_type {
 	M_SLOT, // id as in M_WANT; u8 profile, then the place as it was asked; + fd: the slot's control channel   (or M_ERR)
 
 	// K: skepd -> cell
-	M_SPEC,	  // cell_spec -> M_UP | M_ERR (UNAVAILABLE: the place is no longer what the slot was made for; take another)
+	M_SPEC,	  // stream 1: slots abound, nobody needs this one soon again; cell_spec -> M_UP | M_ERR (UNAVAILABLE: the place is no longer what the slot was made for; take another)
 	M_EXEC,	  // exec_spec, str ticket ("" = none) -> M_STARTED | M_ERR
 	M_TICKET, // str exec id, str ticket -> M_OK | M_ERR
 	M_KILL,	  // str exec id, u32 signal: the exec's whole tree -> M_OK | M_ERR
@@ -50,7 +50,7 @@ enum msg_type {
 	M_UP,	   // u32 pid of skep-cell, u64 start time, u8 paused, isolation, u64 journal seq, str journal head hash
 	M_STARTED, // str exec id, u32 pid inside   (also sent for each running exec after a HELLO)
 	M_EXITED,  // str exec id, exec_result      (also sent for each remembered exec after a HELLO)
-	M_GONE,	   // stream 1: it may be a slot once more, M_AGAIN tells; str reason ("stopped", "exec ended", "expired", "idle", "died: ..."), u32 pending changes (-1 = not looked), u8 removed (the layer was renamed to .gone-ID beside it), u64 journal seq, str head hash
+	M_GONE,	   // stream 1: it may be a slot once more, M_AGAIN tells; 2: when it is woken; str reason ("stopped", "exec ended", "expired", "idle", "died: ..."), u32 pending changes (-1 = not looked), u8 removed (the layer was renamed to .gone-ID beside it), u64 journal seq, str head hash
 	M_HIT,	   // K and C: str limit, str message: a limit was hit and what to do about it
 	M_PAUSED,  // u8 paused: by limit or by request
 	M_PENDING, // u32 changed paths, some time after an exec ended
@@ -94,7 +94,7 @@ enum msg_type {
 	M_SECRETS, // + fd: sealed memory with secret values and the CA's key; replaces what came before
 	M_GO,	   // everything is there: serve -> M_OK | M_ERR
 	// G: skep-gate -> skep-cell
-	M_WHO,	   // id; G: u32 port, u32 address inside, u32 address, u32 port dialled; I: u32 port, u64 inode -> u32 pid, str exec id, str name of the program
+	M_WHO,	   // id; G: u32 port, bytes address inside, bytes address (4 or 16), u32 port dialled; I: u32 port, u64 inode -> u32 pid, str exec id, str name of the program
 	// G and K: skepd -> skep-cell -> skep-gate
 	M_POLICY,  // policy; K: also str resolver, str CA certificate, str path of further CAs, + fd as in M_SECRETS -> M_OK (K)
 	// G, K and C, from the gate outwards and back
@@ -112,6 +112,12 @@ enum msg_type {
 	// C: client -> cell
 	M_HANGUP,  // when this client goes, with or without a word, and nobody else is attached, the exec loses its line: a terminal is
 		   // hung up (SIGHUP), else its streams are closed
+	// K: skepd -> slot
+	M_EXPECT,  // str sandbox, str machine id, bytes of a shape (model/spec.h): build for the sandbox that will probably come. No answer
+	M_WAKE,	   // after M_GONE with stream 2: be a slot once more -> M_AGAIN
+	// I: skep-cell -> init
+	M_TURN,	   // what was built ahead is used now: u8 the first exec's end is the cell's, u8 it shall outlive its mold (-> M_TURN: it does),
+		   // u8 with that end it stays, doing nothing, until the channel ends
 	// S: skep-ssh -> skep, which asks the skepd of SKEP_HOST. M_DIAL and its answers as above
 	M_POST,	   // stream 0: an exec, 1: a job; JSON -> M_OK JSON | M_ERR
 	M_LINE,	   // -> M_OK + fd: channel C | M_ERR
@@ -119,7 +125,8 @@ enum msg_type {
 	M_SEEN,	   // of who has a line: stream 1 or 2: u64 offset: what is before it has come. 0: the client goes and does not come back
 };
 
-enum gate_socket { GATE_TCP, GATE_DNS_UDP, GATE_DNS_TCP, GATE_AGENT, GATE_SOCKETS };
+// GATE_WIDE4 and 6 listen only while the policy has ranges that allow: whoever has the policy knows.
+enum gate_socket { GATE_TCP, GATE_DNS_UDP, GATE_DNS_TCP, GATE_AGENT, GATE_WIDE4, GATE_WIDE6, GATE_SOCKETS };
 #define AGENT_SOCKET "/run/lock/skep-ssh-agent" // inside; GATE_AGENT is the listener
 enum answer_scope { SCOPE_ONCE, SCOPE_SANDBOX, SCOPE_ALWAYS };
 

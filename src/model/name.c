@@ -121,12 +121,19 @@ int port_parse(const char *p, size_t n, uint16_t *out, struct err *e)
 	return 0;
 }
 
+bool host_is_url(const char *p, size_t n)
+{
+	return n > 3 && memmem(p, n, "://", 3);
+}
+
 int host_port_parse(const char *s, size_t n, struct host_name *h, uint16_t *port, struct err *e)
 {
 	struct host_name host;
 	uint16_t given = 0;
 	const char *colon = n ? memchr(s, ':', n) : NULL;
 	size_t head = colon ? (size_t)(colon - s) : n, tail = n - head;
+	if (host_is_url(s, n))
+		return err_set(e, ERR_INVALID, "that is a URL: name the host alone, as host or host:port");
 	// Two colons or a bracket: an IPv6 address, which host_parse refuses by name when it sees the whole.
 	bool address = colon && (memchr(colon + 1, ':', tail - 1) || memchr(s, '[', n));
 	if (host_parse(s, address ? n : head, &host, e))

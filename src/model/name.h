@@ -21,6 +21,7 @@ struct host_name {
 int host_parse(const char *p, size_t n, struct host_name *out, struct err *e) MUST_USE;
 // Decimal digits only, 1 to 65535: no sign, no space, no leading zero.
 int port_parse(const char *p, size_t n, uint16_t *out, struct err *e) MUST_USE;
+bool host_is_url(const char *p, size_t n); // what people paste: https://host/
 // "host" or "host:port"; *port is 0 when none was given. "host:" is refused.
 int host_port_parse(const char *s, size_t n, struct host_name *h, uint16_t *port, struct err *e) MUST_USE;
 

@@ -46,14 +46,26 @@ int policy_add_text(struct policy *p, const char *rule, const char *from, struct
 	return rule_parse(rule, from, &r, e) ? -1 : policy_add(p, &r, e);
 }
 
+// A range that allows must name what is not everybody's: by its kind, or as that one address.
+static bool range_fits(const struct rule *r, const struct host_name *h)
+{
+	struct range a;
+	if (!range_of_host(h, &a) || !range_has(&r->range, &a))
+		return false;
+	const char *kind = range_kind(&a), *own = range_kind(&r->range);
+	return r->deny || !kind || range_is_one(&r->range) || (own && !strcmp(own, kind));
+}
+
 static bool host_fits(const struct rule *r, const struct host_name *h)
 {
+	if (r->range.family)
+		return range_fits(r, h);
 	return r->wildcard ? host_is_below(h, &r->host) : host_equal(h, &r->host);
 }
 
 static bool port_fits(const struct rule *r, uint16_t port)
 {
-	return r->port ? r->port == port : r->deny || port == 80 || port == 443;
+	return r->port ? r->port == port : r->deny || r->any_port || port == 80 || port == 443;
 }
 
 static bool fits(const struct rule *r, const struct host_name *h, uint16_t port)
@@ -102,6 +114,8 @@ static int path_weight(const struct rule *r)
 
 static int host_weight(const struct rule *r)
 {
+	if (r->range.family)
+		return r->range.bits;
 	return (int)strlen(r->host.s) + (r->wildcard ? 0 : (int)sizeof r->host.s);
 }
 
@@ -121,6 +135,14 @@ static int compare(const struct rule *a, const struct rule *b)
 	return a < b ? -1 : a > b;
 }
 
+static bool denies_names(const struct policy *p)
+{
+	for (size_t i = 0; i < p->n; i++)
+		if (p->rules[i].deny && !p->rules[i].range.family)
+			return true;
+	return false;
+}
+
 static const struct rule *first_of(const struct policy *p, const struct request *q)
 {
 	const struct rule *best = NULL;
@@ -129,6 +151,8 @@ static const struct rule *first_of(const struct policy *p, const struct request 
 	for (size_t i = 0; i < p->n; i++) {
 		const struct rule *r = &p->rules[i];
 		if (!fits(r, q->host, q->port))
+			continue;
+		if (r->range.family && !r->range.bits && !r->deny && denies_names(p))
 			continue;
 		if (q->method ? !request_fits(r, q->method, path) : is_by_request(r) && r->deny != passed)
 			continue;
@@ -145,16 +169,38 @@ enum verdict policy_judge(const struct policy *p, const struct request *r, const
 		*why = best;
 	if (best)
 		return best->deny ? VERDICT_DENY : VERDICT_ALLOW;
+	if (host_is_address(r->host))
+		return VERDICT_DENY;
 	return p->open_all ? VERDICT_ALLOW : p->ask ? VERDICT_ASK : VERDICT_DENY;
+}
+
+static bool is_bound(const struct secret_ref *s, const struct host_name *h, uint16_t port)
+{
+	return (s->wildcard ? host_is_below(h, &s->host) : host_equal(h, &s->host)) && (s->port ? s->port : 443) == port;
+}
+
+static size_t bound_weight(const struct secret_ref *s)
+{
+	return strlen(s->host.s) + (s->wildcard ? 0 : sizeof s->host.s);
+}
+
+bool policy_binds(const struct policy *p, const struct secret_ref *s, const struct host_name *h, uint16_t port)
+{
+	if (!is_bound(s, h, port))
+		return false;
+	for (size_t i = 0; s->as == SECRET_SET && i < p->n_secrets; i++) {
+		const struct secret_ref *o = &p->secrets[i];
+		if (o->as == SECRET_SET && bound_weight(o) > bound_weight(s) && is_bound(o, h, port))
+			return false;
+	}
+	return true;
 }
 
 static bool has_secret(const struct policy *p, const struct host_name *h, uint16_t port, bool ssh)
 {
-	for (size_t i = 0; i < p->n_secrets; i++) {
-		const struct secret_ref *s = &p->secrets[i];
-		if ((s->as == SECRET_SSH) == ssh && host_equal(&s->host, h) && (s->port ? s->port : 443) == port)
+	for (size_t i = 0; i < p->n_secrets; i++)
+		if ((p->secrets[i].as == SECRET_SSH) == ssh && is_bound(&p->secrets[i], h, port))
 			return true;
-	}
 	return false;
 }
 
@@ -171,6 +217,14 @@ bool policy_opens(const struct policy *p, const struct host_name *h, uint16_t po
 		if ((p->rules[i].open || is_by_request(&p->rules[i])) && fits(&p->rules[i], h, port))
 			return true;
 	return has_secret(p, h, port, false);
+}
+
+bool policy_has_ranges(const struct policy *p)
+{
+	for (size_t i = 0; i < p->n; i++)
+		if (p->rules[i].range.family && !p->rules[i].deny)
+			return true;
+	return false;
 }
 
 static bool is_reachable(const struct policy *p, const struct host_name *h, uint16_t port)
@@ -221,8 +275,9 @@ bool policy_is_mirror(const struct policy *p, const struct host_name *h, uint16_
 
 static void secret_ref_write(struct buf *b, const struct secret_ref *s)
 {
+	auto_free char *host = xasprintf(s->wildcard ? "*.%s" : "%s", s->host.s);
 	wire_str(b, s->name);
-	wire_str(b, s->host.s);
+	wire_str(b, host);
 	wire_u32(b, s->port);
 	wire_u8(b, s->as);
 	wire_str(b, s->key);
@@ -235,11 +290,12 @@ static int secret_ref_read(struct wire *w, struct policy *p, struct err *e)
 	size_t n;
 	const char *host = (const char *)wire_get_bytes(w, &n);
 	uint32_t port = wire_get_u32(w);
+	s.wildcard = !w->bad && n > 2 && !memcmp(host, "*.", 2);
 	s.port = (uint16_t)port;
 	s.as = wire_get_u8(w);
 	s.key = wire_get_str(w);
 	s.placeholder = wire_get_str(w);
-	if (w->bad || port > UINT16_MAX || host_parse(host, n, &s.host, e)) {
+	if (w->bad || port > UINT16_MAX || host_parse(s.wildcard ? host + 2 : host, s.wildcard ? n - 2 : n, &s.host, e)) {
 		secret_ref_done(&s);
 		return err_set(e, ERR_INVALID, "malformed secret in a policy");
 	}
@@ -319,9 +375,10 @@ static void rule_json(struct jsonw *w, const struct rule *r)
 
 static void secret_ref_json(struct jsonw *w, const struct secret_ref *s)
 {
+	auto_free char *host = xasprintf(s->wildcard ? "*.%s" : "%s", s->host.s);
 	jw_open(w, '{');
 	jw_kstr(w, "name", s->name);
-	jw_kstr(w, "host", s->host.s);
+	jw_kstr(w, "host", host);
 	jw_ku64(w, "port", s->port ? s->port : 443);
 	jw_kstr(w, "as", secret_as_name(s->as));
 	jw_kstr(w, "key", s->key);

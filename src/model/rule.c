@@ -153,11 +153,57 @@ static int take_address(struct str s, struct rule *r, struct err *e)
 	return 0;
 }
 
+// No name looks like this: digits and dots up to the end, a '/' or a ':'; a bracket; or two colons.
+static bool is_range(struct str s)
+{
+	size_t n = 0;
+	while (n < s.n && ((s.p[n] >= '0' && s.p[n] <= '9') || s.p[n] == '.'))
+		n++;
+	if (n && (n == s.n || s.p[n] == '/' || s.p[n] == ':'))
+		return true;
+	const char *slash = memchr(s.p, '/', s.n), *colon = memchr(s.p, ':', s.n);
+	size_t head = slash ? (size_t)(slash - s.p) : s.n;
+	return s.p[0] == '[' || (colon && colon < s.p + head && memchr(colon + 1, ':', (size_t)(s.p + head - colon - 1)));
+}
+
+// Inside a cell these are its own, or nobody's.
+static int check_range(const struct rule *r, struct err *e)
+{
+	static const char *const nobodys[] = {"this network", "unspecified", "multicast", "mapped"};
+	const char *kind = range_kind(&r->range);
+	if (r->deny || !kind)
+		return 0;
+	if (!strcmp(kind, "loopback"))
+		return err_set(e, ERR_INVALID, "loopback is the sandbox's own inside; a port of the host is given by --expose-host");
+	if (!strcmp(kind, "synthetic"))
+		return err_set(e, ERR_INVALID, "198.18.0.0/15 stands for names inside a sandbox; allow the name");
+	for (size_t i = 0; i < countof(nobodys); i++)
+		if (!strcmp(kind, nobodys[i]))
+			return err_set(e, ERR_INVALID, "nothing can listen on that address");
+	return 0;
+}
+
+// RANGE[:port]
+static int take_range(struct str s, struct rule *r, struct err *e)
+{
+	struct str port;
+	if (range_split(s.p, s.n, &r->range, &port, e))
+		return -1;
+	r->any_port = str_is(port, "*");
+	if (port.p && !r->any_port && port_parse(port.p, port.n, &r->port, e))
+		return -1;
+	if (r->any_port && r->deny) // it is what a denial without a port says
+		r->any_port = false;
+	return check_range(r, e);
+}
+
 // [*.]host[:port][/path][=ADDR]
 static int take_target(struct str s, struct rule *r, struct err *e)
 {
 	struct str address = s, name;
 	str_next(&address, '=', &s);
+	if (is_range(s))
+		return address.p ? err_set(e, ERR_INVALID, "an address has no other address") : take_range(s, r, e);
 	if (address.p && take_address(address, r, e))
 		return -1;
 	const char *slash = memchr(s.p, '/', s.n);
@@ -182,6 +228,8 @@ static int check_whole(const struct rule *r, struct err *e)
 	auto_buf struct buf b = BUF_INIT(RULE_TEXT + 1);
 	if (r->deny && (r->address || r->open || r->pass))
 		return err_set(e, ERR_INVALID, "a rule that denies takes no address, open or pass");
+	if (r->range.family && (r->method || r->open || r->pass))
+		return err_set(e, ERR_INVALID, "a rule for addresses takes a port and nothing else: requests are judged by name");
 	if (r->pass && (r->method || r->path))
 		return err_set(e, ERR_INVALID, "what is passed untouched has no method or path to judge");
 	rule_print(&b, r);
@@ -209,6 +257,8 @@ static int parse(const char *s, struct rule *r, struct err *e)
 		return err_set(e, ERR_INVALID, n ? "too many words" : "it is empty");
 	if (n == 2 && take_method(words[0], r, e))
 		return -1;
+	if (host_is_url(words[n - 1].p, words[n - 1].n))
+		return err_set(e, ERR_INVALID, "a rule has no scheme: write host, host:port or host/path");
 	return take_target(words[n - 1], r, e) || check_whole(r, e) ? -1 : 0;
 }
 
@@ -243,10 +293,20 @@ static void print_path(struct buf *b, const char *path)
 			buf_fmt(b, "%%%02X", (unsigned char)*p);
 }
 
+static void print_range(struct buf *b, const struct range *r)
+{
+	buf_str(b, r->family == 6 ? "[" : "");
+	range_print(b, r);
+	buf_str(b, r->family == 6 ? "]" : "");
+}
+
 void rule_print(struct buf *b, const struct rule *r)
 {
 	buf_fmt(b, "%s%s%s%s%s", r->deny ? "!" : "", r->method ? r->method : "", r->method ? " " : "",
 		r->wildcard ? "*." : "", r->host.s);
+	if (r->range.family)
+		print_range(b, &r->range);
+	buf_str(b, r->any_port ? ":*" : "");
 	if (r->port)
 		buf_fmt(b, ":%u", r->port);
 	if (r->path)

@@ -12,7 +12,7 @@
 #define PLACEHOLDER_MIN 16 // shorter ones could stand in a request by chance
 #define PLACEHOLDER_MAX 128
 
-static const char *const as_names[] = {"header", "bearer", "basic", "query", "git", "file", "ssh"};
+static const char *const as_names[] = {"header", "bearer", "basic", "query", "git", "file", "ssh", "set"};
 static_assert(countof(as_names) == SECRET_AS, "a name per place");
 
 // Headers that say where a request goes or where it ends: a value there would not be a credential.
@@ -53,7 +53,7 @@ static bool is_header(const char *s)
 
 static bool key_fits(enum secret_as as, const char *key)
 {
-	if (as == SECRET_HEADER)
+	if (as == SECRET_HEADER || as == SECRET_SET)
 		return key && is_header(key);
 	if (as == SECRET_QUERY)
 		return key && is_made_of(key, "-._~", 1, KEY_TEXT);
@@ -69,12 +69,12 @@ int secret_as_parse(const char *s, enum secret_as *out, char **out_key, struct e
 			continue;
 		if (!key_fits(as, colon ? colon + 1 : NULL))
 			return err_set(e, ERR_INVALID,
-				       "header and query take a name, as header:X-Api-Key; the others none");
+				       "header, set and query take a name, as header:X-Api-Key; the others none");
 		*out = as;
 		*out_key = colon ? xstrdup(colon + 1) : NULL;
 		return 0;
 	}
-	return err_set(e, ERR_INVALID, "a secret goes as header:NAME, bearer, basic, query:NAME, git, file or ssh");
+	return err_set(e, ERR_INVALID, "a secret goes as header:NAME, set:NAME, bearer, basic, query:NAME, git, file or ssh");
 }
 
 void secret_ref_done(struct secret_ref *s)
@@ -85,11 +85,16 @@ void secret_ref_done(struct secret_ref *s)
 	*s = (struct secret_ref){0};
 }
 
+bool secret_ref_is_plain(const struct secret_ref *s)
+{
+	return str_has_prefix(s->placeholder, PLACEHOLDER_PLAIN);
+}
+
 static int check_ref(const struct policy *p, const struct secret_ref *s, struct err *e)
 {
 	if (p->n_secrets >= POLICY_SECRETS)
 		return err_set(e, ERR_LIMIT, "a policy has at most %d secrets", POLICY_SECRETS);
-	if (!s->name || !secret_name_is(s->name) || !s->host.s[0] || !key_fits(s->as, s->key))
+	if (!s->name || !secret_name_is(s->name) || !s->host.s[0] || !key_fits(s->as, s->key) || (s->wildcard && s->as != SECRET_SET))
 		return err_set(e, ERR_INVALID, "malformed secret in a policy");
 	if (!s->placeholder || !is_made_of(s->placeholder, "_", PLACEHOLDER_MIN, PLACEHOLDER_MAX))
 		return err_set(e, ERR_INVALID, "malformed placeholder of secret %s", s->name);

@@ -39,6 +39,16 @@ static void get_fixed(struct wire *w, char *out, size_t size)
 	out[n] = 0;
 }
 
+int limits_check(const struct limits *l, struct err *e)
+{
+	if (l->memory && l->memory < LIMIT_MEMORY_LEAST)
+		return err_set(e, ERR_INVALID, "a memory limit of %llu bytes starts no command: at least 4m (0 = no limit)", (unsigned long long)l->memory);
+	if (l->pids && l->pids < LIMIT_PIDS_LEAST)
+		return err_set(e, ERR_INVALID, "a limit of %llu process%s starts no command: at least %d (0 = no limit)",
+			       (unsigned long long)l->pids, l->pids == 1 ? "" : "es", LIMIT_PIDS_LEAST);
+	return 0;
+}
+
 void limits_write(struct buf *b, const struct limits *l)
 {
 	wire_u64(b, l->cpus_milli);
@@ -228,6 +238,31 @@ void cell_spec_write(struct buf *b, const struct cell_spec *s)
 	if (s->has_exec)
 		exec_spec_write(b, &s->exec);
 	wire_str(b, s->ticket);
+}
+
+bool cell_spec_shape(struct buf *b, const struct cell_spec *s)
+{
+	static char none[] = "";
+	struct cell_spec shape = *s;
+	if (strcmp(s->hostname, s->sandbox) || s->maintenance || (s->net.ca_cert && *s->net.ca_cert) || (s->net.files && s->net.files[0]))
+		return false;
+	shape.sandbox[0] = shape.key[0] = shape.machine_id[0] = shape.ticket[0] = 0;
+	shape.hostname = shape.sandbox_dir = shape.layer = none;
+	shape.was = NULL;
+	shape.ends_with_exec = shape.has_exec = shape.expiry_pauses = false;
+	shape.remove_if_clean = true; // as long as it is a slot it goes with its mold
+	shape.expires_unix_ms = shape.idle_ms = shape.lease_ms = 0;
+	shape.net = (struct cell_net){0};
+	cell_spec_write(b, &shape);
+	return !b->overflow;
+}
+
+void cell_spec_identify(struct cell_spec *s, const struct identity *i)
+{
+	memcpy(s->sandbox, i->id, sizeof s->sandbox);
+	memcpy(s->machine_id, i->machine_id, sizeof s->machine_id);
+	free(s->hostname);
+	s->hostname = xstrdup(i->id);
 }
 
 static void mounts_read(struct wire *w, struct cell_spec *s)

@@ -92,6 +92,18 @@ void cell_spec_done(struct cell_spec *s);
 void cell_spec_write(struct buf *b, const struct cell_spec *s);
 int cell_spec_read(const void *p, size_t n, struct cell_spec *out, struct err *e) MUST_USE;
 
+// Who a sandbox is to itself, before anything else is known of it.
+struct identity {
+	char id[ID_SIZE];
+	char machine_id[KEY_SIZE];
+};
+
+// What of a spec its cell is built from, beside its identity: a spec again, with nothing else in it. A cell built for one is
+// right for every sandbox whose spec has the same bytes here. false: it has more that is its own (a name, a certificate,
+// placeholders), and nobody can build for it ahead.
+bool cell_spec_shape(struct buf *b, const struct cell_spec *s);
+void cell_spec_identify(struct cell_spec *s, const struct identity *i);
+
 // The part of a spec that says where the cell works: base, lowers, ws_path, hide, mounts. A slot can be made for a place
 // before anybody asked; it fits every new sandbox there. Two places are the same when their bytes are.
 void place_write(struct buf *b, const struct cell_spec *s);

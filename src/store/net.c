@@ -13,6 +13,7 @@ void net_row_done(struct net_row *n)
 	strv_free(n->registries);
 	free(n->phase);
 	strv_free(n->secrets);
+	strv_free(n->headers);
 	free(n->ca_cert);
 	buf_done(&n->ca_key);
 	*n = (struct net_row){0};
@@ -61,6 +62,7 @@ int store_net_set(struct store *s, const char *sandbox, const struct net_row *n,
 	put_list(&c, n->secrets);
 	put_text(&c, n->ca_cert);
 	put_blob(&c, &n->ca_key);
+	put_list(&c, n->headers);
 	return store_run(s, c, e);
 }
 
@@ -85,6 +87,7 @@ int store_nets(struct store *s, void (*each)(void *ctx, const char *sandbox, str
 		n.secrets = get_strv(&c);
 		n.ca_cert = get_text(&c);
 		copy_blob(&c, &n.ca_key);
+		n.headers = get_strv(&c);
 		each(ctx, id, &n);
 	}
 	return store_rows_end(s, st, rc, e);

@@ -480,7 +480,7 @@ int store_exec_get(struct store *s, const char *id, struct exec_row *out, struct
 	if (rc != SQLITE_ROW && rc != SQLITE_DONE)
 		store_fail(s, e);
 	else if (!n)
-		err_set(e, ERR_NOT_FOUND, "no exec %.40s", id);
+		err_set(e, ERR_NOT_FOUND, "no exec %.40s (skep ps --execs lists them)", id);
 	else if (n == 2)
 		err_set(e, ERR_CONFLICT, "%.40s fits several execs: give more of the id", id);
 	if (n != 1) {
@@ -586,7 +586,7 @@ int store_gone_get(struct store *s, const char *id, struct gone_row *out, struct
 		return store_fail(s, e);
 	if (n != 1)
 		return err_set(e, n ? ERR_CONFLICT : ERR_NOT_FOUND, n ? "%.40s fits several sandboxes: give more of the id"
-									: "no sandbox %.40s", id);
+									: "no sandbox %.40s (skep ps lists them)", id);
 	*out = g;
 	return 0;
 }

@@ -14,6 +14,7 @@ struct net_row {
 	bool has_ask, ask; // what no rule knows is asked
 	char *phase;	   // NULL = agent
 	char **secrets;	   // "NAME\tPLACEHOLDER"
+	char **headers;	   // "[*.]HOST[:PORT]\tHEADER\tSEALED": what is set on requests there; NULL = nothing
 	char *ca_cert;	   // PEM; NULL = none was needed yet
 	struct buf ca_key; // sealed
 };

@@ -67,6 +67,8 @@ static const char *const steps[] = {
 	"CREATE TABLE creations(key TEXT PRIMARY KEY, sha256 TEXT NOT NULL, sandbox TEXT NOT NULL, exec TEXT, at INTEGER) WITHOUT ROWID;",
 
 	"CREATE TABLE notes(kind TEXT, key TEXT, text TEXT NOT NULL, PRIMARY KEY(kind, key)) WITHOUT ROWID;",
+
+	"ALTER TABLE nets ADD COLUMN headers BLOB;",
 };
 #define SCHEMA_VERSION ((int)countof(steps))
 
@@ -108,7 +110,7 @@ static const char *const sql[] = {
 	[Q_GONE_ADD] = "INSERT OR REPLACE INTO gone VALUES(?,?,?,?)",
 	[Q_GONE_DROP] = "DELETE FROM gone WHERE id=?",
 	[Q_GONE_GET] = "SELECT * FROM gone WHERE id>=?1 AND id<?1||'{' LIMIT 2",
-	[Q_NET_SET] = "INSERT OR REPLACE INTO nets VALUES(?,?,?,?,?,?,?,?,?)",
+	[Q_NET_SET] = "INSERT OR REPLACE INTO nets VALUES(?,?,?,?,?,?,?,?,?,?)",
 	[Q_NET_DROP] = "DELETE FROM nets WHERE sandbox=?",
 	[Q_NETS] = "SELECT * FROM nets",
 	[Q_SECRET_SET] = "INSERT OR REPLACE INTO secrets VALUES(?,?,?,?,?,?,?,?)",
@@ -150,6 +152,8 @@ static_assert(countof(sql) == QUERIES, "a text per query");
 
 int store_fail(struct store *s, struct err *e)
 {
+	if (s->db && sqlite3_errcode(s->db) == SQLITE_FULL)
+		return err_set(e, ERR_LIMIT, "the disk of SKEP_HOME is full: free some space (skep gc, skep rm), then try again");
 	return err_set(e, ERR_SYSTEM, "state.db: %s", s->db ? sqlite3_errmsg(s->db) : "out of memory");
 }
 
@@ -179,29 +183,66 @@ static int check(struct store *s, struct err *e)
 	return !strcmp(buf_cstr(&out), "ok");
 }
 
-static int take_steps(struct store *s, int have, struct err *e)
+static int ask_number(struct store *s, const char *text, uint64_t *out, struct err *e)
 {
-	auto_free char *mark = xasprintf("UPDATE meta SET value=%d WHERE key='version'; COMMIT", SCHEMA_VERSION);
-	int rc = exec_text(s, "BEGIN", NULL, e);
-	for (int v = have; v < SCHEMA_VERSION && !rc; v++)
-		rc = exec_text(s, steps[v], NULL, e);
-	return rc || exec_text(s, mark, NULL, e) ? -1 : 0;
+	auto_buf struct buf b = BUF_INIT(64);
+	if (exec_text(s, text, &b, e))
+		return -1;
+	if (b.n && str_to_u64(str_of(buf_cstr(&b)), 0, INT64_MAX, out))
+		return err_set(e, ERR_UNSUPPORTED, "state.db has schema version %s: use a newer skep", buf_cstr(&b));
+	return 0;
 }
 
-static int settle_schema(struct store *s, struct err *e)
+static int check_version(uint64_t have, struct err *e)
 {
-	auto_buf struct buf out = BUF_INIT(64);
+	if (have <= (uint64_t)SCHEMA_VERSION)
+		return 0;
+	return err_set(e, ERR_UNSUPPORTED, "state.db has schema version %llu, this skepd knows %d: use a newer skep, or another SKEP_HOME",
+		       (unsigned long long)have, SCHEMA_VERSION);
+}
+
+// In the file's head, so that it can be read whatever the tables of a later version look like to us.
+static int check_head(struct store *s, struct err *e)
+{
 	uint64_t have = 0;
-	if (exec_text(s, "SELECT count(*) FROM sqlite_master WHERE name='meta'", &out, e))
+	if (sqlite3_exec(s->db, "PRAGMA user_version", NULL, NULL, NULL) != SQLITE_OK)
+		return 0; // check() says what is wrong with it
+	return ask_number(s, "PRAGMA user_version", &have, e) || check_version(have, e) ? -1 : 0;
+}
+
+// The number in meta is older than the one in the head, and what earlier skepds look at. 0: a new file.
+static int read_version(struct store *s, int *out, struct err *e)
+{
+	uint64_t tables = 0, have = 0;
+	if (ask_number(s, "SELECT count(*) FROM sqlite_master WHERE name='meta'", &tables, e) ||
+	    (tables && ask_number(s, "SELECT value FROM meta WHERE key='version'", &have, e)) || check_version(have, e))
 		return -1;
-	bool fresh = !strcmp(buf_cstr(&out), "0");
-	buf_clear(&out);
-	if (!fresh && exec_text(s, "SELECT value FROM meta WHERE key='version'", &out, e))
-		return -1;
-	if (!fresh && str_to_u64(str_of(buf_cstr(&out)), 1, (uint64_t)SCHEMA_VERSION, &have))
-		return err_set(e, ERR_UNSUPPORTED, "state.db has schema version %s, this skepd knows %d: use a newer skep",
-			       buf_cstr(&out), SCHEMA_VERSION);
-	return (int)have == SCHEMA_VERSION ? 0 : take_steps(s, (int)have, e);
+	if (tables && !have)
+		return err_set(e, ERR_UNSUPPORTED, "state.db says nothing of its schema version: put it back as it was, or move it away to begin anew");
+	*out = (int)have;
+	return 0;
+}
+
+// Each step with its number, or not at all: whatever ends us in between, the next start goes on from there.
+static int take_step(struct store *s, int version, struct err *e)
+{
+	auto_free char *text = xasprintf("BEGIN IMMEDIATE; %s UPDATE meta SET value=%d WHERE key='version'; PRAGMA user_version=%d; COMMIT",
+					 steps[version], version + 1, version + 1);
+	if (!exec_text(s, text, NULL, e))
+		return 0;
+	err_wrap(e, "bring state.db from schema version %d to %d (nothing was changed)", version, version + 1);
+	sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
+	return -1;
+}
+
+static int take_steps(struct store *s, int have, struct err *e)
+{
+	if (have && have < SCHEMA_VERSION)
+		log_line(LOG_INFO, "state.db has schema version %d and is brought to %d", have, SCHEMA_VERSION);
+	for (int v = have; v < SCHEMA_VERSION; v++)
+		if (take_step(s, v, e))
+			return -1;
+	return 0;
 }
 
 // Exclusive locking keeps the WAL index in memory and saves the lock calls of every transaction; nobody
@@ -248,15 +289,31 @@ static int prepare_all(struct store *s, struct err *e)
 	return 0;
 }
 
-static int open_all(struct store *s, const char *path, struct err *e)
+// A file that is not ours to use is left as it was: what waits in its write-ahead log stays there, too.
+static void leave_log(struct store *s, bool on)
+{
+	sqlite3_db_config(s->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, (int)on, NULL);
+}
+
+static int open_sound(struct store *s, const char *path, struct err *e)
 {
 	if (open_db(s, path, e))
 		return -1;
-	int sound = check(s, e);
-	if (sound < 0 || (!sound && reopen_empty(s, path, e)))
+	leave_log(s, true);
+	if (check_head(s, e))
 		return -1;
+	int sound = check(s, e);
+	return sound < 0 || (!sound && reopen_empty(s, path, e)) ? -1 : 0;
+}
+
+static int open_all(struct store *s, const char *path, struct err *e)
+{
+	int have;
+	if (open_sound(s, path, e) || read_version(s, &have, e))
+		return -1;
+	leave_log(s, false);
 	auto_buf struct buf answers = BUF_INIT(256); // pragmas answer with rows
-	if (exec_text(s, pragmas, &answers, e) || settle_schema(s, e))
+	if (exec_text(s, pragmas, &answers, e) || take_steps(s, have, e))
 		return -1;
 	return prepare_all(s, e);
 }

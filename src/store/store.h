@@ -12,6 +12,7 @@ struct store;
 
 // A file that fails its integrity check is moved aside (PATH.bad-<time>, logged) and an empty one is made:
 // rows are not rebuilt from directories, gc then lists those as left over.
+// One of an earlier schema is brought to ours step by step; of a later one: UNSUPPORTED, and nothing in it is touched.
 struct store *store_open(const char *path, struct err *e) MUST_USE;
 void store_close(struct store *s);
 bool store_is_dirty(const struct store *s); // written since the last checkpoint

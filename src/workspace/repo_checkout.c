@@ -158,6 +158,8 @@ static void print(struct buf *out, const struct tree *t, const struct checkout *
 	jw_kbool(&w, "git", true);
 	jw_kstr(&w, "commit", c->commit);
 	repo_print_layer(&w, &t->l);
+	char *none[] = {NULL};
+	jw_kstrv(&w, "mirrors", t->mirrors ? t->mirrors : none);
 	jw_ku64(&w, "bytes", repo_disk_bytes(t->dir.fd, "."));
 	jw_close(&w, '}');
 }
@@ -170,6 +172,7 @@ static int make(const struct repo_args *a, struct tree *t, const struct checkout
 	t->l.objects = a->objects ? a->objects : GITLAYER_OBJECTS;
 	if (checkout_one(t, c, 0, e) || settle_times(t, e))
 		return -1;
+	checkout_size_mirrors(t);
 	print(out, t, c);
 	return repo_write_result(t->dir.fd, out, e) || repo_dir_commit(&t->dir, e) ? -1 : 0;
 }
@@ -227,5 +230,6 @@ int repo_checkout(const struct repo_args *a, struct buf *out, struct err *e)
 	repo_url_done(&t.url);
 	gitlayer_done(&t.l);
 	strv_free(t.indexes);
+	strv_free(t.mirrors);
 	return rc;
 }

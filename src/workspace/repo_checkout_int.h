@@ -12,6 +12,7 @@ struct tree {
 	struct repo_dir dir;
 	struct gitlayer l;
 	char **indexes; // paths below the tree
+	char **mirrors; // of submodules: "KEY\tBYTES", each once
 };
 
 // One repository of it: the top one, or a submodule.
@@ -24,6 +25,7 @@ struct checkout {
 
 int checkout_one(struct tree *t, const struct checkout *c, int depth, struct err *e) MUST_USE;
 int checkout_submodules(struct tree *t, const struct checkout *c, int depth, struct err *e) MUST_USE;
+void checkout_size_mirrors(struct tree *t);
 void tree_skip(struct tree *t, const char *what, const char *why);
 // Where the commit has large files: gets them, and has g check them out; or says that they are left out.
 void lfs_use(struct tree *t, const struct checkout *c, struct git_run *g);

@@ -116,13 +116,7 @@ static char *find_git(void)
 {
 	const char *path = getenv("PATH");
 	auto_free char *all = xasprintf("/usr/local/bin:/usr/bin:/bin:%s", path ? path : "");
-	struct str rest = str_of(all), part;
-	while (str_next(&rest, ':', &part)) {
-		auto_free char *full = xasprintf("%.*s/git", (int)part.n, part.p);
-		if (part.n && part.p[0] == '/' && !access(full, X_OK))
-			return take(&full);
-	}
-	return NULL;
+	return proc_find(all, "git");
 }
 
 static char **environment(const struct git_run *g)

@@ -5,6 +5,7 @@
 #include "workspace/repo_checkout_int.h"
 
 #include "base/mem.h"
+#include "base/proc.h"
 #include "base/str.h"
 #include <stdlib.h>
 #include <string.h>
@@ -23,13 +24,8 @@ static bool has_lfs(void)
 {
 	const char *path = getenv("PATH");
 	auto_free char *all = xasprintf("/usr/local/bin:/usr/bin:/bin:%s", path ? path : "");
-	struct str rest = str_of(all), part;
-	while (str_next(&rest, ':', &part)) {
-		auto_free char *full = xasprintf("%.*s/git-lfs", (int)part.n, part.p);
-		if (part.n && part.p[0] == '/' && !access(full, X_OK))
-			return true;
-	}
-	return false;
+	auto_free char *found = proc_find(all, "git-lfs");
+	return found;
 }
 
 static void settings(struct git_run *g, const struct checkout *c)

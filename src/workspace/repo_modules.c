@@ -134,6 +134,23 @@ static int register_module(struct tree *t, const struct checkout *c, const struc
 	return fd < 0 ? -1 : fs_write_all(fd, b.p, b.n, e);
 }
 
+// One mirror may serve several of them, each with another commit: its size is asked for when all are there.
+static void note_mirror(struct tree *t, const char *key)
+{
+	for (char **m = t->mirrors; m && *m; m++)
+		if (!strncmp(*m, key, strlen(key)))
+			return;
+	strv_add(&t->mirrors, key);
+}
+
+void checkout_size_mirrors(struct tree *t)
+{
+	for (char **m = t->mirrors; m && *m; m++) {
+		auto_free char *dir = xasprintf("%s/%s.git", t->args->repos, *m), *key = *m;
+		*m = xasprintf("%s\t%llu", key, (unsigned long long)repo_disk_bytes(AT_FDCWD, dir));
+	}
+}
+
 // Fetches it into its own mirror and checks it out. What the remote refuses is left out: the rest is of use without it.
 static int get(struct tree *t, const struct checkout *c, const struct module *m, struct repo_url *u, const char *commit,
 	       int depth, struct err *e)
@@ -154,6 +171,7 @@ static int get(struct tree *t, const struct checkout *c, const struct module *m,
 		return 0;
 	}
 	fetched_done(&f);
+	note_mirror(t, key);
 	struct checkout sub = {
 		.repo = repo, .commit = commit, .url = u->clean, .git = git, .path = path, .worktree = worktree};
 	return checkout_one(t, &sub, depth + 1, e) || write_pointer(t, path, git, e) ||

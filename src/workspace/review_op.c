@@ -116,6 +116,8 @@ int op_prepare(struct txn_env *env, struct op *op, struct err *e)
 	if (op->now.type == SIDE_LINK)
 		return make_link(env, dir, name, op, e);
 	auto_fd int fd = fs_open_beneath(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600, e);
+	if (fd < 0 && (e->sys == EACCES || e->sys == EPERM || e->sys == EROFS))
+		return err_set(e, ERR_DENIED, "nothing was changed: you may not write where %.80s goes. skep apply --to DIR and skep export --patch FILE take it elsewhere", op->path);
 	if (fd < 0)
 		return err_wrap(e, "prepare %.200s", op->path);
 	if (write_file(env, fd, op, e) || give_away(op, dir, fd, e))

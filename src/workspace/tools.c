@@ -33,6 +33,7 @@ static const struct {
 	{".bun", NULL},
 	{".deno", NULL},
 	{".asdf", NULL},
+	{"bin", NULL},
 	{".local/bin", NULL},
 	{".local/lib", ".local/bin"},
 	{".local/share/mise", ".local/bin"},

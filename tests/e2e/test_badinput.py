@@ -2,6 +2,7 @@
 """Bad input and bad surroundings: one clear line, the documented exit code, no crash, and it works again after."""
 import json
 import os
+import re
 import socket
 import subprocess
 
@@ -66,6 +67,71 @@ pid=$(skep ps >/dev/null 2>&1; cat {home.skep_home}/run/pid 2>/dev/null)
     assert all(0 <= c <= 9 or c in (125,) for c in codes), (codes, err)
     assert b"AddressSanitizer" not in err and b"assert" not in err.lower()
     home.kill_strays()  # that skepd lives in the other mount namespace, out of the client's reach
+
+
+FULL = """mount -t tmpfs -o size=24m none $SKEP_HOME
+fill() { rm -f $SKEP_HOME/filler; head -c 100M /dev/zero > $SKEP_HOME/filler 2>/dev/null; truncate -s -$1 $SKEP_HOME/filler; }
+try() { "$@" > out 2> err; rc=$?; echo "rc=$rc lines=$(wc -l < err) $*" | tr -d '\\n'; echo; }
+all() {
+    try skep new --empty --no-setup
+    try skep run --empty -- sh -c 'head -c 3000000 /dev/zero > x'
+    try skep exec a -- sh -c 'head -c 100000 /dev/zero > g'
+    try skep exec -d a -- sleep 662301
+    try skep snapshot a
+    try skep fork a -n 2
+    try skep run -- cat made
+}
+used() { df -k --output=used $SKEP_HOME | tail -n 1; }
+skep new --empty --name a > /dev/null
+skep exec a -- sh -c 'head -c 300000 /dev/urandom > f'
+skep stop a; skep gc > /dev/null
+before=$(used)
+for left in 0 30000 200000 700000; do
+    skep new --empty --name b > /dev/null
+    skep exec b -- sh -c 'head -c 300000 /dev/urandom > f'
+    skep stop b
+    echo "full $left"; fill $left; all
+    skep rm --force b > /dev/null || echo "rm: $?"
+    try skep new --empty --no-setup
+    rm -f $SKEP_HOME/filler
+    skep gc --dry-run --json | tr -d '\\n'; echo
+    echo "room $left"; all
+    skep stop a
+    skep ps --json > boxes
+    skep rm --force $(sed -n 's/.*"id": *"\\(s[a-z0-9]*\\)".*/\\1/p' boxes | grep -v $(skep show a --json | sed -n 's/.*"id": *"\\(s[a-z0-9]*\\)".*/\\1/p' | head -n 1)) > /dev/null
+    skep snapshots --all --json | grep -o '"id": *"n[a-z0-9]*"' | cut -d'"' -f4 | xargs -r skep snapshot rm > /dev/null
+done
+skep exec a -- sh -c 'wc -c < f'
+"""
+
+
+@pytest.mark.root
+def test_full_disk_and_room_again(home):
+    """Whatever did not fit left nothing behind, and says so in one line; with room again the same calls work."""
+    os.mkdir(home.skep_home)
+    with open(f"{home.dir}/.skep.yaml", "w", encoding="ascii") as f:
+        f.write("setup: head -c 500000 /dev/urandom > made\n")
+    p = subprocess.Popen(["unshare", "-m", "sh", "-c", FULL], env=home.env, cwd=home.dir, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    out, err = p.communicate(timeout=240)
+    home.watch()
+    home.kill_strays()  # that skepd lives in the other mount namespace, out of the client's reach
+    lines = [x for x in out.decode(errors="replace").splitlines() if x]
+    assert lines[-1] == "300000", (lines, err)
+    full = removed = False
+    for x in lines[:-1]:
+        if x.startswith(("full", "room")):
+            full, removed = x.startswith("full"), False
+        elif x.startswith("{"):
+            assert json.loads(x)["items"] == [], "nothing is left for gc"
+        elif full and x.endswith("skep new --empty --no-setup") and removed:
+            assert x.startswith("rc=0 "), "there is room after an rm"
+        elif full:
+            removed = x.endswith("cat made")
+            # 1 is the command's own; where its last words went there was no room for them either
+            assert re.match(r"rc=(0 lines=0|(6|125) lines=1|1 lines=[01]) ", x), x
+        else:
+            assert x.startswith("rc=0 "), x
+    assert len(lines) == 4 * (2 + 2 * 7 + 2) + 1
 
 
 def test_long_skep_home(home, programs):
@@ -173,6 +239,70 @@ def test_sandbox_directory_vanished(home, skep, project):
         one_line(r)
     skep("rm", "--force", sid).ok()
     skep("run", "--", "true").ok()
+
+
+@pytest.mark.parametrize("argv, said", [(["--memory", "1k"], "at least 4m"), (["--pids", "2"], "at least 4"), (["--rm", "--keep"], "exclude"), (["--empty", "--pin"], "exclude")])
+def test_limits_and_flags_that_can_not_be(home, skep, argv, said):
+    r = skep("run", *argv, "--", "true")
+    assert r.rc in (2, 125) and said in r.err
+    one_line(r)
+    assert home.ps() == []
+
+
+@pytest.mark.parametrize("argv", [["run", "--allow", "https://api.example.com/v1", "--", "true"], ["secret", "set", "X", "--host", "https://api.example.com", "--as", "bearer"], ["policy", "check", "https://api.example.com/"]])
+def test_urls_are_no_hosts(skep, argv):
+    """What people paste: said as it is, not as a bad path or port."""
+    r = skep(*argv, stdin=b"v").fails(2, "host:port")
+    assert "URL" in r.err or "scheme" in r.err
+
+
+@pytest.mark.parametrize("argv, said", [(["show", "nope"], "skep ps lists"), (["logs", "nope"], "skep ps --execs lists"), (["image", "rm", "nope"], "skep image ls"), (["token", "rm", "nope"], "skep token ls"), (["secret", "rm", "nope"], "skep secret ls")])
+def test_what_is_not_there_says_where_to_look(skep, argv, said):
+    r = skep(*argv).fails(3, said)
+    one_line(r)
+
+
+def test_remove_with_pending_changes_says_what_to_do(home, skep, project):
+    sid = home.new("--name", "full")
+    skep("exec", sid, "--", "touch", "pending-f").ok()
+    r = skep("rm", "full").fails(4, "skep diff full")
+    assert "skep apply full" in r.err and "--force" in r.err
+    one_line(r)
+    assert " 1 file changed, 0 insertions(+), 0 deletions(-)" in skep("diff", "--stat", "full").ok().out
+    skep("rm", "--force", "full").ok()
+
+
+@pytest.mark.user
+def test_apply_to_a_directory_that_can_not_be_written(home, skep):
+    closed = f"{home.top}/closed"
+    os.mkdir(closed)
+    os.chmod(closed, 0o555)
+    home.skep("run", "--name", "shut", "--root", "--", "sh", "-c", "chmod 755 . && echo 1 > f", cwd=closed).ok()
+    r = skep("apply", "-y", "shut", "f").fails(5, "nothing was changed", "--to DIR", "--patch FILE")
+    one_line(r)
+    os.mkdir(f"{home.top}/other")
+    skep("apply", "-y", "--to", f"{home.top}/other", "shut", "f").ok()
+    assert os.listdir(f"{home.top}/other") == ["f"] and os.listdir(closed) == []
+    skep("rm", "--force", "shut").ok()
+
+
+def test_what_is_no_program(skep, project):
+    r = skep("run", "--", "/etc")
+    assert r.rc == 126 and "not an executable" in r.err
+    one_line(r)
+
+
+def test_directory_that_is_gone(home, skep):
+    gone = f"{home.top}/gone"
+    os.mkdir(gone)
+    r = subprocess.run(["sh", "-c", 'cd "$1" && rmdir "$1" && exec skep run -- true', "sh", gone], env=home.env, capture_output=True, timeout=60, check=False)
+    assert r.returncode == 125 and b"current directory is gone" in r.stderr, r
+
+
+def test_home_that_can_not_be_used(skep):
+    r = skep("ps", env={"SKEP_HOME": "/proc/nope"})
+    assert "set it to a directory that you can write to" in r.err
+    one_line(r)
 
 
 def test_missing_image(home, skep):

@@ -31,7 +31,21 @@ def test_bad_flag(skep, verb):
 
 def test_unknown_verb_and_none(skep):
     skep("no-such-verb").fails(2, "no-such-verb")
+    assert "mean" not in skep("no-such-verb").err
     assert skep().rc in (0, 2)
+
+
+@pytest.mark.parametrize("argv, meant", [(["rnu", "--", "true"], "skep run?"), (["image", "imprt", "x"], "skep image import?"), (["polcy"], "skep policy?"), (["help", "difff"], "skep diff?"), (["run", "--nmae", "x", "--", "true"], "--name?")])
+def test_slips_of_the_finger(skep, argv, meant):
+    skep(*argv).fails(2, f"did you mean {meant}")
+
+
+def test_help_is_in_columns(skep):
+    """Titles above the groups of verbs; the text of an option never runs into a wide one."""
+    lines = skep("--help").ok().out.splitlines()
+    assert "Run commands:" in lines and "  run             run a command in a new sandbox on the current directory" in lines
+    rows = skep("run", "--help").ok().out.splitlines()
+    assert "      --mount DIR[:PATH][:ro|:rw]" in rows and " " * 34 + "show a directory inside (default read-only)" in rows
 
 
 def test_version(skep):
@@ -98,6 +112,24 @@ def test_completion_bash(home, skep):
     assert "complete" in p.stdout and p.stderr == ""
     assert {"start", "stop"} <= set(p.stdout.splitlines()[-1].split())
     subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+
+
+def bash_completes(home, script, *words):
+    """What TAB offers behind these words."""
+    fill = 'eval "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _skep; printf "%s\\n" "${COMPREPLY[@]}"'
+    p = subprocess.run(["bash", "--norc", "-c", fill, "x", script, *words], env=home.env, stdout=subprocess.PIPE, text=True, timeout=20, check=True)
+    return p.stdout.split()
+
+
+def test_completion_of_names_and_families(home, skep):
+    sid = home.new("--name", "fix-it")
+    script = skep("completion", "bash").ok().out
+    assert bash_completes(home, script, "skep", "exec", "fi") == ["fix-it"]
+    assert set(bash_completes(home, script, "skep", "snapshot", "")) >= {sid, "fix-it"}
+    assert bash_completes(home, script, "skep", "sn") == ["snapshots", "snapshot"]
+    assert bash_completes(home, script, "skep", "snapshot", "rm", "--f") == [], "no option of plain snapshot"
+    assert bash_completes(home, script, "skep", "token", "") == ["new", "ls", "rm"]
+    assert sorted(skep("ps", "--names").ok().out.split()) == sorted([sid, "fix-it"])
 
 
 def test_completion_knows_every_verb_and_flags(skep):

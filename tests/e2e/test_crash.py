@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -93,6 +94,45 @@ def test_run_ended_while_there_was_no_skepd(home, skep, project):
     wait_for(lambda: [(s["state"], s["pending"]) for s in home.ps()] == [("stopped", 1)], why="the rows")
 
 
+def test_an_end_that_the_next_skepd_is_told_of(home, skep, project):
+    """The cell has ended and waits for a slow client when a new daemon greets it: that is no death."""
+    Path(project, "flag").write_text("wait\n", encoding="ascii")
+    p = home.popen("run", "--", "sh", "-c", "echo 1 > f; head -c 4000000 /dev/zero; until grep -q go flag; do sleep 0.05; done; exit 3")
+    assert p.stdout.read(1) == b"\0"
+    os.kill(p.pid, signal.SIGSTOP)
+    sid = home.ps()[0]["id"]
+    journal = f"{home.skep_home}/sandboxes/{sid}/journal"
+    home.kill_skepd()
+    Path(project, "flag").write_text("go\n", encoding="ascii")
+    wait_for(lambda: '"cell.gone"' in Path(journal).read_text(encoding="utf-8"), 20, why="the cell to end, with its client still there")
+    skep("ps").ok()
+    wait_for(lambda: home.show(sid)["state"] == "stopped", 20, why="the daemon to be told")
+    os.kill(p.pid, signal.SIGCONT)
+    assert len(p.stdout.read()) == 3999999
+    p.communicate(timeout=30)
+    assert p.returncode == 3
+    row = home.show(sid)
+    assert (row["state"], row["reason"], row["pending"]) == ("stopped", "exec ended", 1)
+    assert skep("log", sid, "--json").ok().out.count("died") == 0
+    assert skep("exec", sid, "--", "cat", "f").ok().line == "1"
+
+
+def test_a_cell_that_is_slow_to_answer_is_not_dead(home, skep):
+    box = home.new()
+    xid = skep("exec", "-d", box, "--", "sleep", "661107").ok().line
+    cell = home.cell_pid(box)
+    os.kill(cell, signal.SIGSTOP)
+    home.kill_skepd()
+    skep("ps").ok()
+    log = f"{home.skep_home}/skepd.log"
+    try:
+        wait_for(lambda: "does not answer" in Path(log).read_text(encoding="utf-8"), 30, why="the daemon's patience to end")
+    finally:
+        os.kill(cell, signal.SIGCONT)
+    assert skep("exec", box, "--", "echo", "here").ok().line == "here"
+    assert (home.show(box)["state"], home.cell_pid(box), home.exec_row(xid)["state"]) == ("running", cell, "running")
+
+
 def test_ended_while_there_was_no_skepd_in_a_kept_cell(home, skep):
     box = home.new()
     xid = skep("exec", "-d", box, "--", "sh", "-c", "sleep 0.5; exit 17").ok().line
@@ -119,6 +159,20 @@ def test_cell_killed(home, skep, project):
     assert row["status"] != 0 or row["reason"]
     assert home.show(box)["state"] in ("stopped", "failed")
     assert skep("exec", box, "--", "cat", "saved").ok().line == "saved"
+
+
+def test_removing_one_whose_cell_died(home, skep):
+    """What is pending has to be counted first, by a cell that comes and goes: rm answers when that is over."""
+    for changed in (False, True):
+        box = home.new("--empty")
+        skep("exec", box, "--", "sh", "-c", "echo 1 > f" if changed else "true").ok()
+        pid = home.cell_pid(box)
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda b=box: home.show(b)["state"] != "running", why="skepd to see it")
+        r = skep("rm", box)
+        left = [s["id"] for s in home.ps()]
+        assert (r.rc, left) == ((4, [box]) if changed else (0, [])), r.err
+    assert "pending" in r.err
 
 
 def test_attached_client_of_a_killed_cell_ends(home, skep):

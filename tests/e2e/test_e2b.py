@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """E2B's control plane without its clients: what outlives skepd, and what a token may. The clients' own suites are in tests/compat/e2b."""
 import time
+from urllib.parse import quote
 
 import pytest
 from kit import World, wait_for
@@ -68,6 +69,32 @@ def test_it_outlives_skepd(home):
     for x in (s, p, n):
         assert home.api("DELETE", f"/sandboxes/{x['sandboxID']}")[0] == 204
     assert home.ps() == []
+
+
+def test_one_name_of_a_snapshot_goes_alone(home):
+    s = create(home)
+    ids = []
+    for tag in ("v1", "v2"):
+        sh(home, s["sandboxID"], f"echo {tag} > /home/user/file")
+        status, snap = home.api("POST", f"/sandboxes/{s['sandboxID']}/snapshots", {"name": f"many:{tag}"})
+        assert status == 201, snap
+        ids.append(snap["snapshotID"])
+    assert home.api("POST", "/templates/tags", {"target": "many:v2", "tags": ["v3"]})[0] == 201
+    count = len(home.skep("snapshots", "--all", "--json").json()["snapshots"])
+    assert home.api("DELETE", "/templates/many:nope")[0] == 404
+    assert home.api("DELETE", "/templates/many:v2")[0] == 204  # v3 is the same moment
+    assert len(home.skep("snapshots", "--all", "--json").json()["snapshots"]) == count
+    home.kill_skepd()
+    home.skep("ps").ok()
+    for tag, text in (("v1", "v1"), ("v3", "v2")):
+        n = create(home, templateID=f"many:{tag}")
+        assert sh(home, n["sandboxID"], "cat /home/user/file") == text
+    assert home.api("POST", "/e2b/v2/sandboxes", {"templateID": ids[1]})[0] == 404
+    assert home.api("DELETE", f"/templates/{quote(ids[0], safe='')}")[0] == 204
+    assert len(home.skep("snapshots", "--all", "--json").json()["snapshots"]) == count - 1
+    assert home.api("DELETE", "/templates/many:v3")[0] == 204  # the last one
+    assert home.api("DELETE", "/templates/many:v3")[0] == 404
+    assert len(home.skep("snapshots", "--all", "--json").json()["snapshots"]) == count - 2
 
 
 def test_its_time_ends_without_skepd(home):

@@ -4,7 +4,7 @@ The command then succeeds or says so in one line; nothing is lost, nothing leaks
 
 SKEP_FAULT=<point>[:kill|:fail][:N] is read by skepd and skep-cell: the N-th pass (default the first) through the
 point fails or kills. The points are what the programs print with --faults; those that no such life passes have tests of
-their own: layers in test_stack.py, gc in test_lifecycle.py, setups in test_setup.py, seal, rollback and fork in test_snapshot_faults.py, move in
+their own: layers in test_stack.py, sync in test_power.py, gc in test_lifecycle.py, setups in test_setup.py, seal, rollback and fork in test_snapshot_faults.py, move in
 test_rename.py, repo in test_repo*.py, review and export in test_review*.py."""
 import os
 import subprocess
@@ -27,7 +27,7 @@ def points():
     return list(found)
 
 
-ELSEWHERE = ("layer.", "setup.", "seal.", "rollback.", "fork.", "move.", "repo.", "review.", "export.", "gc.")
+ELSEWHERE = ("layer.", "sync.", "setup.", "seal.", "rollback.", "fork.", "move.", "repo.", "review.", "export.", "gc.")
 CASES = [(point, how) for point in points() if not point.startswith(ELSEWHERE) for how in ("fail", "kill")] or [(None, None)]
 
 

@@ -12,6 +12,7 @@ import time
 import pytest
 
 from kit import ROOT, find_procs, proc_start, proc_state, wait_for
+from test_repo import Web
 
 
 def gone(home, sid):
@@ -328,6 +329,39 @@ def test_mirrors_and_checkouts_count_and_go_by_their_last_use(home, skep):
     wait_for(lambda: len(names()) <= 1, why="more room")
     config(home, "")
     assert skep("run", "--repo", urls[0], "--", "sh", "-c", "wc -c < blob").ok().line == str(3 << 20), "and it is all made again"
+
+
+def test_mirrors_of_submodules_count_and_go_too(home, skep):
+    web = Web(home.top, home.env)
+    git = lambda d, *argv: subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@e", *argv], cwd=d, env=home.env, check=True, stdout=subprocess.PIPE).stdout.decode().strip()
+    for name, size in (("sub", 2 << 20), ("top", 1000)):
+        os.mkdir(f"{home.top}/{name}")
+        with open(f"{home.top}/{name}/blob", "wb") as f:
+            f.write(os.urandom(size))
+        git(f"{home.top}/{name}", "init", "-q", "-b", "main")
+        git(f"{home.top}/{name}", "add", "-A")
+    git(f"{home.top}/sub", "commit", "-q", "-m", "x")
+    git(f"{home.top}/top", "config", "-f", ".gitmodules", "submodule.lib.path", "lib")
+    git(f"{home.top}/top", "config", "-f", ".gitmodules", "submodule.lib.url", "../../sub/.git")
+    git(f"{home.top}/top", "add", ".gitmodules")
+    git(f"{home.top}/top", "update-index", "--add", "--cacheinfo", f"160000,{git(f'{home.top}/sub', 'rev-parse', 'HEAD')},lib")
+    git(f"{home.top}/top", "commit", "-q", "-m", "x")
+    try:
+        used = home.new("--repo", f"http://{web.address}/top/.git")
+    finally:
+        web.close()
+    stop_skepd(home)
+    db = sqlite3.connect(f"{home.skep_home}/state.db")
+    sizes = dict(db.execute("SELECT path, bytes FROM derived").fetchall())
+    db.close()
+    repos = {f"repos/{x}" for x in os.listdir(f"{home.skep_home}/repos") if x.endswith(".git")}
+    assert len(repos) == 2 and repos < set(sizes) and max(sizes[r] for r in repos) > 2 << 20, sizes
+    config(home, "disk_budget: 1m\n")
+    assert gc(home, "--dry-run") == {}, "a sandbox shows their objects"
+    skep("rm", used).ok()
+    assert set(gc(home)) == set(sizes), "with the checkout, both mirrors"
+    assert not [x for x in os.listdir(f"{home.skep_home}/repos") if x.endswith(".git")]
+    config(home, "")
 
 
 # -- gc, cut short --------------------------------------------------------------------------------------------

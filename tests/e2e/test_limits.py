@@ -177,12 +177,73 @@ def test_idle_does_not_stop_a_busy_one(home, skep):
     assert skep("exec", sid, "--", "sh", "-c", "sleep 2.5; echo done").ok().line == "done"
 
 
+BUSY = "import time\ne=time.monotonic()+%s\nwhile time.monotonic()<e: pass\nprint(time.process_time())"
+
+
 def test_cpus(home, skep):
-    """Half a core: a busy loop of a second of wall time gets clearly less than a second of CPU."""
+    """Half a core: a busy loop of two seconds of wall time gets clearly less than that of CPU, in one process or in a crowd."""
     sid = home.new("--cpus", "0.5")
-    r = skep("exec", sid, "--", "python3", "-c", "import time\ne=time.monotonic()+2\nwhile time.monotonic()<e: pass\nprint(time.process_time())").ok()
-    if home.show(sid)["isolation"]["limits"].startswith("cgroup"):
-        assert float(r.line) < 1.6
+    assert float(skep("exec", sid, "--", "python3", "-c", BUSY % 2).ok().line) < 1.6
+    crowd = "for i in 1 2 3; do python3 -c \"$1\" & done; wait; sh -c 'end=$(($(date +%s) + 2)); while [ $(date +%s) -lt $end ]; do :; done'; times | tail -n 1"
+    out = skep("exec", sid, "--", "sh", "-c", crowd, "sh", BUSY % 2).ok().out.splitlines()
+    assert sum(float(x) for x in out[:3]) < 1.9
+    user, system = (float(x.split("m")[0]) * 60 + float(x.split("m")[1].rstrip("s")) for x in out[3].split())
+    assert user + system < 3.4, "nor by short-lived children: of more than four seconds"
+    kind = home.show(sid)["isolation"]["limits"]
+    assert ("cpus 0.5 (supervised)" in skep("show", sid).ok().out) == (kind == "supervised")
+
+
+WATCHER = """
+import os, signal, sys, time
+told = []
+child = os.fork()
+if not child:
+    end = time.monotonic() + 2
+    while time.monotonic() < end: pass
+    os._exit(7)
+while True:
+    pid, status = os.waitpid(child, os.WUNTRACED)
+    told.append(status)
+    if not os.WIFSTOPPED(status): break
+print(told == [7 << 8], told[:5])
+"""
+
+
+def test_who_is_throttled_is_not_seen_to_be_stopped(home, skep):
+    sid = home.new("--cpus", "0.3")
+    for tty in ((), ("-t",)):
+        assert skep("exec", *tty, sid, "--", "python3", "-c", WATCHER).ok().out.split()[0] == "True"
+
+
+def test_job_control_beside_throttling(home, skep, terminal):
+    """Nobody is told of a stop but by ^Z; what was stopped stays so; a pause does not leave anybody behind."""
+    sid = home.new("--cpus", "0.3")
+    t = terminal("exec", "-i", "-t", sid, "--", "bash", "--norc", "-i")
+    t.send("PS1='ready> '\n")
+    t.expect("ready> ")
+    t.send("while :; do :; done & sleep 2; echo sle''pt\n")
+    t.expect("slept\r")
+    t.send("jobs; kill %1; wait; echo go''ne\n")
+    t.expect("Running")
+    t.expect("gone\r")
+    t.send("sh -c 'while :; do i=$((i+1)); [ $((i % 20000)) = 0 ] && echo ti\"\"ck; done'\n")
+    for _ in range(3):
+        t.expect("tick\r")
+        t.send("\x1a")
+        t.expect("Stopped")
+        skep("pause", sid).ok()
+        skep("resume", sid).ok()
+        t.send("jobs\n")
+        t.expect("Stopped")
+        t.send("fg\n")
+    t.expect("tick\r")
+    skep("pause", sid).ok()
+    skep("resume", sid).ok()
+    t.expect("tick\r")
+    t.send("\x03")
+    t.send("echo en''d\n")
+    t.expect("end\r")
+    assert "Stopped" not in skep("exec", sid, "--", "sh", "-c", "while :; do :; done & sleep 1; jobs; kill $!").ok().out
 
 
 def test_limits_are_shown(home, skep):
@@ -225,6 +286,20 @@ def test_a_crowd_of_small_processes_costs_no_cell(home, skep):
     cell = home.cell_pid(sid)
     skep("exec", sid, "--", "sh", "-c", "/usr/bin/python3 -c \"$1\" & /usr/bin/python3 -c \"$1\" & wait", "sh", CROWD)  # however it ends
     wait_for(lambda: skep("exec", sid, "--", "true").rc == 0, 10, why="the crowd to be gone")
-    # set right after it began, not before
-    assert skep("exec", sid, "--", "sh", "-c", "for i in $(seq 50); do [ $(cat /proc/self/oom_score_adj) = 500 ] && break; sleep 0.1; done; cat /proc/1/oom_score_adj /proc/self/oom_score_adj").ok().out.split() == ["0", "500"]
     assert home.cell_pid(sid) == cell
+
+
+SCORES = "cat /proc/self/oom_score_adj & cat /proc/self/oom_score_adj; wait; cat /proc/1/oom_score_adj"
+
+
+@pytest.mark.parametrize("profile", [(), ("--root",)])
+def test_commands_go_before_pid_1_from_their_first_instruction(home, skep, profile):
+    """Also what is forked at once, behind a terminal, and in a cell of a `run`."""
+    with open("/proc/self/oom_score_adj", encoding="ascii") as f:
+        ours = max(0, int(f.read()))
+    expected = [str(min(1000, ours + 500))] * 2 + [str(ours)]
+    sid = home.new(*profile)
+    for _ in range(15):
+        assert skep("exec", sid, "--", "sh", "-c", SCORES).ok().out.split() == expected
+    assert skep("exec", "-t", sid, "--", "sh", "-c", SCORES).ok().out.split() == expected
+    assert skep("run", *profile, "--", "sh", "-c", SCORES).ok().out.split() == expected

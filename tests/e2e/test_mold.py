@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from kit import proc_state, wait_for
+from kit import proc_state, read_proc, wait_for
 
 NS = "/usr/bin/python3 -c 'import socket; print(int.from_bytes(socket.socket().getsockopt(1, 71, 8), \"little\"))'"
 
@@ -27,13 +27,17 @@ def mold_pids(home):
     return found
 
 
-def kill_molds(home):
-    """And with them the cells that wait: what is given to one of those meanwhile ends with it."""
-    pids = mold_pids(home)
+def kill_all(pids):
+    """What is given to a cell whose first process is just being killed ends with it."""
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: all(proc_state(p) in (None, "Z") for p in pids), 10, why="the molds to be gone")
+    wait_for(lambda: all(proc_state(p) in (None, "Z") for p in pids), 10, why="the processes to be gone")
     time.sleep(0.2)
+
+
+def kill_molds(home):
+    """And with them the cells that wait."""
+    kill_all(mold_pids(home))
 
 
 def runs(skep, n, script=NS):
@@ -166,3 +170,102 @@ def test_killed_while_it_waits_again(home, skep):
     wait_for(lambda: not before & slots(home) or all(proc_state(int(s.rpartition("-")[2])) in (None, "Z") for s in before), 10, 0.05)
     time.sleep(0.2)
     assert skep("run", "--", "echo", "next").ok().line == "next"
+
+
+# -- cells that are built before they are asked for (src/cell/ahead.h, src/backend/ahead.c) ---------------------------
+
+
+def ids(home):
+    return set(os.listdir(f"{home.skep_home}/sandboxes"))
+
+
+WHO = "hostname; cat /etc/machine-id; echo $SKEP_SANDBOX; grep NoNewPrivs /proc/self/status"
+
+
+def who(skep, *opts):
+    return skep("run", *opts, "--", "sh", "-c", WHO).ok().out.splitlines()
+
+
+def test_built_ahead_is_who_it_says(home, skep):
+    """The name was chosen before the sandbox was asked for; nobody else ever has it."""
+    who(skep)
+    seen, ahead = set(), 0
+    for _ in range(12):
+        there = ids(home)
+        name, machine, sandbox, locked = who(skep)
+        assert name == sandbox and locked.split()[1] == "1"
+        assert name not in seen and machine not in seen
+        seen |= {name, machine}
+        ahead += name in there
+    assert ahead >= 6, "hardly any was built ahead: the test shows nothing"
+
+
+def test_of_another_kind_it_is_built_anew(home, skep):
+    for _ in range(3):
+        who(skep)
+        assert who(skep, "--name", "own", "--rm")[0] == "own"
+        assert skep("run", "--no-trace", "--", "sh", "-c", "strace -o /dev/null true 2>/dev/null; echo $?").ok().line != "0"
+        assert skep("run", "--", "sh", "-c", "strace -o /dev/null true 2>/dev/null; echo $?").ok().line == "0"
+        kept = skep("run", "--keep", "--", "sh", "-c", WHO).ok().out.splitlines()
+        assert skep("exec", kept[2], "--", "hostname").ok().line == kept[0] == kept[2]
+
+
+def test_one_that_was_asked_for_and_never_came(home, skep):
+    """A create that fails has a name already: it is gone with all that was built for it."""
+    who(skep)
+    for _ in range(6):
+        assert home.api("POST", "/v1/sandboxes", {"cwd": home.dir, "exec": {"argv": ["true"], "cwd": "relative"}})[0] == 400
+    assert home.ps() == []
+    there = ids(home)
+    assert who(skep)[0] in there
+    assert not any(i in skep("gc", "--dry-run").ok().out for i in ids(home))
+
+
+def test_a_waiting_first_process_that_dies(home, skep):
+    who(skep)
+    home.watch()
+    firsts = [p for p, _ in home.seen if b"\t1\n" in read_proc(p, "status").partition(b"NSpid:")[2].partition(b"\n")[0] + b"\n"]
+    assert firsts
+    kill_all(firsts)
+    for _ in range(4):
+        assert who(skep)[0]
+
+
+def test_a_daemon_that_dies_leaves_no_names(home, skep):
+    who(skep)
+    before = ids(home)
+    home.kill_skepd()
+    assert who(skep)[0]
+    assert not before & ids(home)
+    home.api("POST", "/v1/shutdown", {})
+    wait_for(lambda: not ids(home), why="the names that were put aside to go")
+
+
+# -- cells that end while slots abound rest until creates pause (src/backend/nursery.c) --------------------------------
+
+
+def burst(home, n):
+    for p in [home.popen("run", "--", "sh", "-c", "cat /etc/machine-id; ls -A /tmp | wc -l") for _ in range(n)]:
+        out, err = p.communicate(timeout=60)
+        assert p.returncode == 0, err
+        yield out.split()[0]
+
+
+def test_bursts(home):
+    seen = [m for _ in range(4) for m in burst(home, 24)]
+    assert len(set(seen)) == len(seen)
+    assert home.ps() == []
+
+
+@pytest.mark.parametrize("end", ("daemon", "molds", "supervisors"))
+def test_what_rests_may_be_killed(home, skep, end):
+    list(burst(home, 24))
+    list(burst(home, 24))
+    if end == "daemon":
+        home.kill_skepd()
+    elif end == "molds":
+        kill_molds(home)
+    else:
+        kill_all([int(n.rpartition("-")[2]) for n in slots(home)])
+    assert len(set(burst(home, 12))) == 12
+    wait_for(lambda: not [n for n in os.listdir(f"{home.skep_home}/layers") if n.startswith(".ending-")], why="every layer to be cleared away")

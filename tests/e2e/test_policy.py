@@ -171,7 +171,7 @@ def test_rules_survive_the_daemon(home, skep):
 @pytest.mark.parametrize(
     "argv",
     [
-        ["--allow", "1.2.3.4"], ["--allow", "0x7f.1"], ["--allow", "a.test:0"], ["--allow", "a.test:0443"], ["--allow", "a..test"], ["--allow", "a%2etest"],
+        ["--allow", "127.0.0.1"], ["--allow", "10.1.2.3/8"], ["--allow", "0x7f.1"], ["--allow", "a.test:0"], ["--allow", "a.test:0443"], ["--allow", "a..test"], ["--allow", "a%2etest"],
         ["--allow", "!a.test"], ["--allow", "a.test=10.0.0.300"], ["--deny", "a.test=10.0.0.1"], ["--net", "everything"], ["--net", ""],
         ["--expose-host", "0"], ["--expose-host", "80:127.0.0.1"], ["--secret", "A B"],
     ],
@@ -198,7 +198,7 @@ def test_check_and_explain(home, skep):
     sid = home.new("--allow", "a.test=10.1.2.3")
     j = skep("policy", "explain", sid, "a.test", "--json").json()
     assert j["verdict"] == "allow" and j["address"] == "10.1.2.3" and j["reason"]
-    skep("policy", "explain", sid, "127.0.0.1").fails(2)
+    skep("policy", "explain", sid, "127.1").fails(2)
     skep("policy", "explain", "nosuch", "a.test").fails(3)
 
 
@@ -307,7 +307,7 @@ def test_files_that_need_no_trust(home, skep, text, state):
 def test_files_that_can_not_be_trusted(home, skep):
     sid = home.new()
     skep("trust").fails(3)
-    write_project(home, "net: {allow: [1.2.3.4]}\n")
+    write_project(home, "net: {allow: [127.0.0.1]}\n")
     skep("trust", "--yes").fails(2, ".skep.yaml")
     skep("new").fails(2, ".skep.yaml", "line 1", "--no-project")
     assert rules(skep, sid) == set()  # of a sandbox that was there already

@@ -68,3 +68,13 @@ def test_the_gates_own_are_not_shown(home):
     wait_port(home, sid, 3000)
     assert [r["port"] for r in home.show(sid)["ports"]] == [3000]
     end(p)
+
+
+def test_a_link_to_a_port_that_nobody_serves(home, box):
+    """It may be made before its server; who mistyped it sees what is there."""
+    p = serve(home, box, 3000)
+    wait_port(home, box, 3000)
+    r = home.skep("preview", "--no-open", box, "3001").ok()
+    assert r.out.startswith("http://3001-") and "nothing listens on port 3001" in r.err and "open are 3000" in r.err
+    assert home.skep("preview", "--no-open", box, "3000").ok().err == ""
+    end(p)

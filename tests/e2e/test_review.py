@@ -540,6 +540,20 @@ def test_other_bases(home):
     assert files(f"{home.top}/into") == e.tree()
 
 
+def test_written_in_the_same_moment(home):
+    """A file that the host wrote just before the sandbox was made is one that was there."""
+    plain = f"{home.top}/soon"
+    home.skep("ps").ok()
+    for i in range(8):
+        put(plain, f"a{i}.txt", NUMBERS)
+        status, made = home.api("POST", "/v1/sandboxes", {"repo": plain})
+        assert status == 201, made
+        b = Box(home, sid=made["id"])
+        b.sh(f"echo more >> a{i}.txt")
+        assert b.status() == {f"a{i}.txt": "M"}
+        home.skep("rm", "--force", b.id).ok()
+
+
 def test_a_sandbox_on_nothing(home):
     """Everything in it is new; nothing is gone."""
     b = Box(home, "--empty")

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -307,6 +308,74 @@ def test_signals_to_the_client_reach_the_command(home):
     p.terminate()
     out, _ = p.communicate(timeout=15)
     assert (out, p.returncode) == (b"got\n", 7)
+
+
+def test_a_run_that_failed_names_the_hosts_that_were_refused(home, skep):
+    """The program knows only that a name does not resolve; a person wants to know why, and what to do."""
+    look = "getent hosts a.example.org; getent hosts a.example.org; getent hosts b.example.org; exit 3"
+    r = skep("run", "--", "sh", "-c", look).fails(3, "refused: a.example.org, b.example.org.", "--allow HOST", "--net registries")
+    sid = r.err.split("policy suggest ")[1].split(")")[0]
+    assert "a.example.org:443" in skep("policy", "suggest", sid).ok().out
+    assert skep("run", "--", "sh", "-c", look.replace("3", "0")).ok().err == ""
+    assert "refused: a.example.org" in skep("run", "--", "sh", "-c", look.replace("3", "0"), env={"SKEP_SUMMARY": "always"}).ok().err
+    assert skep("run", "--net", "none", "--", "sh", "-c", look).err == "", "who says none knows"
+    assert skep("run", "--", "sh", "-c", "exit 3").err == ""
+
+
+def test_a_command_that_is_only_here(home, skep):
+    tools = f"{home.top}/odd tools"
+    os.mkdir(tools)
+    with open(f"{tools}/odd-tool", "w", encoding="ascii") as f:
+        f.write("#!/bin/sh\necho odd\n")
+    os.chmod(f"{tools}/odd-tool", 0o755)
+    path = {"PATH": f"{tools}:{home.env['PATH']}"}
+    r = skep("run", "--", "odd-tool", env=path)
+    assert r.rc == 127 and f"--mount {tools} " in r.err and f"{tools}/odd-tool" in r.err
+    assert skep("run", "--mount", tools, "--", f"{tools}/odd-tool").ok().line == "odd"
+    assert len(skep("run", "--", "no-such-tool", env=path).err.splitlines()) == 1
+
+
+def catches(pid, sig):
+    """Whether a handler for it is installed."""
+    with open(f"/proc/{pid}/status", encoding="ascii") as f:
+        caught = next(x for x in f if x.startswith("SigCgt:"))
+    return int(caught.split()[1], 16) >> (sig - 1) & 1
+
+
+@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_at_any_moment_leaves_nothing_running(home, sig):
+    """Also between the request and the moment at which the command is watched."""
+    home.skep("ps").ok()
+    for i in range(25):
+        p = home.popen("run", "--", "sleep", "777777")
+        time.sleep(i * 0.0004)
+        p.send_signal(sig)
+        out, err = p.communicate(timeout=30)
+        assert (out, err) == (b"", b"") and p.returncode in (128 + sig, -sig), p.returncode
+    wait_for(lambda: home.ps() == [], why="sandboxes of commands that were ended")
+
+
+def test_a_second_signal_does_not_wait(home):
+    home.skep("ps").ok()
+    daemon = home.skepd_pid()
+    os.kill(daemon, signal.SIGSTOP)
+    try:
+        p = home.popen("run", "--", "true")
+        wait_for(lambda: catches(p.pid, signal.SIGINT), why="the request")
+        p.send_signal(signal.SIGINT)
+        wait_for(lambda: not pending(p.pid), why="the first to be kept")
+        assert p.poll() is None
+        p.send_signal(signal.SIGINT)
+        p.communicate(timeout=30)
+        assert p.returncode == -signal.SIGINT
+    finally:
+        os.kill(daemon, signal.SIGCONT)
+    wait_for(lambda: home.ps() == [], why="its sandbox to go")
+
+
+def pending(pid):
+    with open(f"/proc/{pid}/status", encoding="ascii") as f:
+        return any(int(x.split()[1], 16) for x in f if x.startswith(("SigPnd:", "ShdPnd:")))
 
 
 def test_sequential_runs_are_independent(skep):

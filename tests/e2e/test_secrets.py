@@ -500,6 +500,7 @@ PLACES = {
     "basic": (["-u", "me:$TOK"], lambda r: r.authorization == "Basic " + base64.b64encode(f"me:{VALUE}".encode()).decode()),
     "query:key": (["-G", "--data-urlencode", "key=$TOK"], lambda r: r.query.get("key") == VALUE),
     "git": (["-u", "x:$TOK"], lambda r: r.given == VALUE),
+    "set:X-Tok": (["-H", "x-tok: mine", "-H", "Authorization: own"], lambda r: r.field("x-tok") == [VALUE] and r.authorization == "own"),
     "file": (["-H", "Authorization: token $TOK"], lambda r: r.authorization == f"token {VALUE}"),
 }
 
@@ -512,7 +513,7 @@ def test_each_place(home, upstream, how):
     assert status == "200" and arrived(upstream.requests[-1]), (r.err, upstream.requests[-1].all)
     # without a placeholder: added where the place says so, and nothing but the secret ever
     curl(cell, f"https://api.test:{upstream.port}/ok")
-    assert (VALUE in upstream.requests[-1].all) == (how in ("bearer", "header:X-Api-Key")), upstream.requests[-1].all
+    assert (VALUE in upstream.requests[-1].all) == (how in ("bearer", "header:X-Api-Key", "set:X-Tok")), upstream.requests[-1].all
 
 
 class GitUpstream(Upstream):
@@ -584,3 +585,11 @@ def test_a_tool_without_the_certificate_does_not_believe_it(home, upstream):
     assert curl(cell, url)[0] == "200" and len(upstream.requests) == 1
     r = sh(cell, f"env -i PATH=$PATH curl -sS --cacert /dev/null --capath /nowhere {url}; wget -qO- --ca-certificate=/dev/null --ca-directory=/nowhere {url}")
     assert r.rc != 0 and len(upstream.requests) == 1, r.err
+
+
+def test_a_secret_is_removed_while_cells_end(home, skep):
+    """A cell that has just ended knows nothing any more: that is no failure to tell it."""
+    for _ in range(8):
+        home.skep("secret", "set", "BRIEF", "--host", "api.example.org", "--as", "bearer", stdin=b"value").ok()
+        skep("run", "--secret", "BRIEF", "--", "true").ok()
+        skep("secret", "rm", "BRIEF").ok()

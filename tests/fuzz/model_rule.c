@@ -30,6 +30,15 @@ static void judge(const struct policy *p)
 	policy_json(&text, p);
 	for (size_t i = 0; i < p->n && i < 16; i++) {
 		const struct rule *r = &p->rules[i], *why;
+		struct host_name address;
+		if (r->range.family) { // its first address, whatever else is there
+			struct range first = range_of(r->range.family, r->range.net);
+			host_of_range(&first, &address);
+			struct request dialled = {&address, r->port ? r->port : 443, NULL, NULL};
+			if (r->deny && policy_judge(p, &dialled, NULL) != VERDICT_DENY)
+				abort();
+			continue;
+		}
 		struct request conn = {&r->host, r->port ? r->port : 443, NULL, NULL};
 		struct request q = {&r->host, conn.port, r->method ? r->method : "GET", r->path ? r->path : "/"};
 		enum verdict v = policy_judge(p, &conn, &why);

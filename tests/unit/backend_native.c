@@ -23,6 +23,8 @@ static struct backend *be;
 static struct chan nursery;		   // the other end of channel N
 static struct chan slots[32];		   // the other ends of channel K
 static int n_slots, wants_warm, wants_cold, greetings;
+static int lent, given_back, expected; // identities
+static struct chan *spec_at;
 static uint32_t last_spec, remove_id;
 static bool refuse_slots;
 static char *removed;
@@ -57,9 +59,12 @@ static void on_slot_close(struct chan *c)
 
 static void on_slot_frame(struct chan *c, struct frame *f)
 {
-	if (f->type == M_SPEC)
+	if (f->type == M_SPEC) {
 		last_spec = f->id;
-	else if (f->type == M_KILL)
+		spec_at = c;
+	} else if (f->type == M_EXPECT) {
+		expected++;
+	} else if (f->type == M_KILL)
 		send_err(c, f->id, ERR_NOT_FOUND, "no such exec");
 	else if (f->type == M_MEMBERS)
 		chan_send(c, M_MEMBERS, 0, f->id, "\3\0\0\0", 4);
@@ -67,18 +72,20 @@ static void on_slot_frame(struct chan *c, struct frame *f)
 		chan_send(c, M_OK, 0, f->id, NULL, 0);
 }
 
-static void give_slot(uint32_t id)
+static void give_slot(uint32_t id, const uint8_t *place, size_t n)
 {
 	int sv[2];
 	struct err e;
-	uint8_t profile = 0;
+	auto_buf struct buf b = BUF_INIT(FRAME_MAX);
+	wire_u8(&b, PROFILE_USER);
+	buf_add(&b, place, n);
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv), 0);
 	struct chan *c = &slots[n_slots++];
 	chan_init(c, sv[0]);
 	c->on_frame = on_slot_frame;
 	c->on_close = on_slot_close;
 	assert_int_equal(chan_attach(c, &loop, &e), 0);
-	chan_send_fd(&nursery, M_SLOT, id, &profile, 1, sv[1]);
+	chan_send_fd(&nursery, M_SLOT, id, b.p, b.n, sv[1]);
 	close(sv[1]);
 }
 
@@ -93,7 +100,7 @@ static void on_nursery_frame(struct chan *c, struct frame *f)
 		if (refuse_slots)
 			send_err(c, f->id, ERR_UNSUPPORTED, "no user namespaces here");
 		else
-			give_slot(f->id);
+			give_slot(f->id, f->p + 2, f->n - 2);
 	} else if (f->type == M_LAYER) {
 		struct layer_op op;
 		struct err e;
@@ -125,7 +132,8 @@ static int set_up(void **state)
 	int sv[2];
 	struct err e;
 	(void)state;
-	n_slots = wants_warm = wants_cold = greetings = 0;
+	n_slots = wants_warm = wants_cold = greetings = lent = given_back = expected = 0;
+	spec_at = NULL;
 	refuse_slots = false;
 	if (fmt_to(dir, sizeof dir, "/tmp/skep-native-XXXXXX") || !mkdtemp(dir) || loop_init(&loop, &e))
 		return -1;
@@ -205,23 +213,22 @@ static struct watched watched(void)
 	return (struct watched){.w = {.up = up, .started = started, .exited = exited, .gone = gone}};
 }
 
-static struct cell *start(struct watched *w, enum profile p, bool fresh)
+static struct cell *start_as(struct watched *w, const char *id, enum profile p, bool fresh)
 {
-	char empty[] = "", layer[128], *none[] = {NULL};
+	char empty[] = "", name[ID_SIZE], layer[128], *none[] = {NULL};
 	assert_int_equal(fmt_to(layer, sizeof layer, "%s/layer", dir), 0);
-	struct cell_spec s = {.sandbox = "s1", .hostname = empty, .profile = p, .skep_home = empty, .sandbox_dir = empty,
+	assert_int_equal(fmt_to(name, sizeof name, "%s", id), 0);
+	struct cell_spec s = {.hostname = name, .profile = p, .skep_home = empty, .sandbox_dir = empty,
 			      .layer = layer, .lowers = none, .ws_path = empty, .home = empty};
+	memcpy(s.sandbox, name, sizeof name);
 	w->cell = be->ops->start(be, &s, fresh, &w->w);
 	assert_int_equal(w->ups, 0); // never from inside the call
 	return w->cell;
 }
 
-static struct chan *slot_with_spec(void)
+static struct cell *start(struct watched *w, enum profile p, bool fresh)
 {
-	for (int i = 0; i < n_slots; i++)
-		if (slots[i].in.cap) // the one that has received something
-			return &slots[i];
-	return NULL;
+	return start_as(w, "s1", p, fresh);
 }
 
 static void answer_up(struct chan *c)
@@ -242,7 +249,7 @@ static struct chan *bring_up(struct watched *w)
 	turn(20);
 	start(w, PROFILE_USER, true);
 	turn(20);
-	struct chan *c = slot_with_spec();
+	struct chan *c = spec_at;
 	assert_non_null(c);
 	answer_up(c);
 	turn(20);
@@ -341,7 +348,7 @@ static void a_refused_spec_is_the_callers_error(void **state)
 	turn(20);
 	start(&w, PROFILE_USER, true);
 	turn(20);
-	send_err(slot_with_spec(), last_spec, ERR_DENIED, "strict");
+	send_err(spec_at, last_spec, ERR_DENIED, "strict");
 	turn(20);
 	assert_true(w.ups == 1 && w.failed.kind == ERR_DENIED && !strcmp(w.failed.msg, "strict"));
 	assert_int_equal(w.gones, 0);
@@ -424,6 +431,54 @@ static void adopting_what_is_not_there_fails(void **state)
 	assert_true(w.ups == 1 && w.failed.kind == ERR_SYSTEM);
 }
 
+static bool lend(void *ctx, struct identity *out)
+{
+	(void)ctx;
+	*out = (struct identity){.machine_id = "m"};
+	return !fmt_to(out->id, sizeof out->id, "s%015d", ++lent);
+}
+
+static void give_back(void *ctx, const struct identity *i)
+{
+	(void)ctx;
+	(void)i;
+	given_back++;
+}
+
+static void what_will_probably_come_is_built_ahead(void **state)
+{
+	(void)state;
+	struct watched w = watched(), other = watched();
+	struct identity a, b;
+	be->lender = (struct lender){lend, give_back, NULL};
+	turn(20);
+	assert_false(be->ops->expects(be, NULL, &a)); // nothing was ever started
+	bring_up(&w);
+	turn(40);
+	assert_int_equal(expected, 4);
+	assert_int_equal(lent, 4);
+	assert_false(be->ops->expects(be, "/another/place", &a));
+	assert_true(be->ops->expects(be, NULL, &a));
+	assert_true(be->ops->expects(be, NULL, &b));
+	assert_string_not_equal(a.id, b.id);
+	// the one gets what was built for it
+	start_as(&other, a.id, PROFILE_USER, true);
+	turn(5);
+	answer_up(spec_at);
+	turn(5);
+	assert_int_equal(other.ups, 1);
+	// the other never comes: its slot goes, and its identity is the caller's
+	be->ops->forsake(be, b.id);
+	assert_int_equal(given_back, 0);
+	turn(40);
+	assert_int_equal(lent, 6); // the pool is full again
+	// one that is of another kind takes a slot all the same, and what that was built for is free
+	struct watched odd = watched();
+	start_as(&odd, "s1", PROFILE_USER, true);
+	assert_int_equal(given_back, 1);
+	be->lender = (struct lender){0};
+}
+
 int main(void)
 {
 #define T(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
@@ -440,6 +495,7 @@ int main(void)
 		T(adopting_what_is_not_there_fails),
 		T(work_on_layers_is_answered),
 		T(processes_are_counted),
+		T(what_will_probably_come_is_built_ahead),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -114,13 +114,23 @@ static void start_times_identify(void **state)
 	assert_true(proc_start_time(1 << 30) == 0);
 }
 
+static void programs_are_found(void **state)
+{
+	(void)state;
+	auto_free char *sh = proc_find("relative::/nonexistent:/bin", "sh");
+	assert_string_equal(sh, "/bin/sh");
+	assert_null(proc_find("/bin", "no such program"));
+	assert_null(proc_find("bin:", "sh"));
+	assert_null(proc_find(NULL, "sh"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(output_and_status), cmocka_unit_test(too_much_output_ends_it),
 		cmocka_unit_test(nothing_else_is_inherited), cmocka_unit_test(signals_are_as_new),
 		cmocka_unit_test(listed_descriptors_are_placed),
-		cmocka_unit_test(what_is_not_there), cmocka_unit_test(start_times_identify),
+		cmocka_unit_test(what_is_not_there), cmocka_unit_test(start_times_identify), cmocka_unit_test(programs_are_found),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

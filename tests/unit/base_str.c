@@ -22,6 +22,23 @@ static void splitting(void **state)
 	assert_true(str_has_suffix("abc", "bc") && !str_has_suffix("c", "bc"));
 }
 
+static void nearest(void **state)
+{
+	(void)state;
+	static char run[] = "run", rm[] = "rm", snapshot[] = "snapshot", snapshots[] = "snapshots", ps[] = "ps";
+	char *list[] = {run, rm, snapshot, snapshots, ps, NULL};
+	static const struct {
+		const char *word, *want;
+	} cases[] = {{"rnu", "run"}, {"runn", "run"}, {"ls", "ps"}, {"snaphsot", "snapshot"}, {"snapshto", "snapshot"}, {"snapshot", "snapshot"},
+		     {"snapshotz", "snapshot"}, {"frobnicate", NULL}, {"x", NULL}, {"", NULL}, {"list", NULL},
+		     {"0123456789012345678901234567890123456789x", NULL}};
+	for (size_t i = 0; i < countof(cases); i++) {
+		const char *got = str_nearest(cases[i].word, list);
+		assert_true(got == cases[i].want || (got && cases[i].want && !strcmp(got, cases[i].want)));
+	}
+	assert_null(str_nearest("run", NULL));
+}
+
 static void whole_numbers(void **state)
 {
 	(void)state;
@@ -98,7 +115,7 @@ static void utf8(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(splitting), cmocka_unit_test(whole_numbers), cmocka_unit_test(sizes_and_durations),
+		cmocka_unit_test(splitting), cmocka_unit_test(nearest), cmocka_unit_test(whole_numbers), cmocka_unit_test(sizes_and_durations),
 		cmocka_unit_test(formatting_says_when_it_cuts), cmocka_unit_test(utf8),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

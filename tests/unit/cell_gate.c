@@ -45,7 +45,8 @@ static void ask(struct chan *c)
 
 static void serve(struct chan *c, int udp)
 {
-	static const uint32_t port[4] = {4711};
+	static const uint32_t address = 0x0100007f;
+	auto_buf struct buf who = BUF_INIT(64);
 	struct rlimit files, cores;
 	getrlimit(RLIMIT_NOFILE, &files);
 	getrlimit(RLIMIT_CORE, &cores);
@@ -58,7 +59,11 @@ static void serve(struct chan *c, int udp)
 	struct pollfd p = {.fd = udp, .events = POLLIN};
 	if (poll(&p, 1, 1000) == 1 && recv(udp, in, sizeof in, 0) > 0)
 		say_event(c, "denied", "\"name\":\"datagram.test\"");
-	chan_send(c, M_WHO, 0, 9, port, sizeof port);
+	wire_u32(&who, 4711);
+	wire_bytes(&who, &address, sizeof address);
+	wire_bytes(&who, &address, sizeof address);
+	wire_u32(&who, 80);
+	chan_send_buf(c, M_WHO, 9, &who);
 	ask(c);
 }
 

@@ -119,6 +119,51 @@ static void test_one_asked_for(void **state)
 	assert_null(head_get(&w.head, "Authorization"));
 }
 
+static const char *sent(struct world *w, const char *name)
+{
+	int n = 0;
+	for (size_t i = 0; i < w->head.n; i++)
+		n += !strcasecmp(w->head.f[i].name, name);
+	return n == 1 ? head_get(&w->head, name) : n ? "several" : NULL;
+}
+
+// Whatever the client said there, and nothing else is touched.
+static void test_set(void **state)
+{
+	auto_world struct world w = {0};
+	struct err e;
+	(void)state;
+	bind_to(&w, "A", "set:X-Env", "prod");
+	bind_to(&w, "B", "set:authorization", "Bearer ours");
+	request(&w, "/");
+	field(&w, "x-env", "mine");
+	field(&w, "X-ENV", "mine too");
+	field(&w, "X-Api-Key", "own");
+	assert_int_equal(swap_here(&w), 2);
+	assert_string_equal(sent(&w, "X-Env"), "prod");
+	assert_string_equal(sent(&w, "Authorization"), "Bearer ours");
+	assert_string_equal(sent(&w, "X-Api-Key"), "own");
+	request(&w, "/");
+	assert_int_equal(swap_to(&w, "api.test", 443, false), 0);
+	assert_int_equal(swap_to(&w, "x.api.test", 443, true), 0);
+	assert_null(sent(&w, "X-Env"));
+	// A wildcard gives way to the name itself, and to a longer one: sets are not joined.
+	struct secret_ref r = {.name = xstrdup("C"), .placeholder = xstrdup(PLACEHOLDER_PLAIN "C_0123456789"), .as = SECRET_SET, .key = xstrdup("X-Wide"), .wildcard = true};
+	assert_int_equal(host_parse("test", 4, &r.host, &e), 0);
+	w.values[w.n++] = (struct secret_value){xstrdup("C"), xstrdup(r.placeholder), (uint8_t *)xstrdup("w"), 1};
+	assert_int_equal(policy_add_secret(&w.policy, &r, &e), 0);
+	request(&w, "/");
+	assert_int_equal(swap_here(&w), 2);
+	assert_null(sent(&w, "X-Wide"));
+	request(&w, "/");
+	assert_int_equal(swap_to(&w, "other.test", 443, true), 1);
+	assert_string_equal(sent(&w, "X-Wide"), "w");
+	struct swap s = {&w.policy, w.values, w.n, &w.host, 443, true};
+	assert_false(swap_knows_host(&s)); // it is plain: answers are not searched for it
+	struct secret_ref no = {.name = xstrdup("D"), .placeholder = xstrdup(P("D")), .as = SECRET_BEARER, .wildcard = true, .host = {"test"}};
+	assert_int_equal(policy_add_secret(&w.policy, &no, &e), -1);
+}
+
 static void basic_is(const char *as, const char *value, const char *sent, const char *want)
 {
 	auto_world struct world w = {0};
@@ -244,6 +289,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_bearer),	      cmocka_unit_test(test_injected),
+		cmocka_unit_test(test_set),
 		cmocka_unit_test(test_one_asked_for), cmocka_unit_test(test_basic),
 		cmocka_unit_test(test_query),	      cmocka_unit_test(test_elsewhere),
 		cmocka_unit_test(test_wrong_place),   cmocka_unit_test(test_hostile_value),

@@ -166,6 +166,49 @@ static void test_refused(void **state)
 	run_child(refused_child);
 }
 
+// The wide listeners: closed until they listen, every address while they do, closed again after.
+static void wide_child(void)
+{
+	static const char *const far[] = {"8.8.8.8", "10.0.0.1", "169.254.169.254", "2600:1234::5", "fd00:ec2::254"};
+	struct err e;
+	set_up();
+	for (int round = 0; round < 2; round++) {
+		for (size_t i = 0; i < countof(far); i++)
+			WANT(refused(SOCK_STREAM, far[i], 443));
+		WANT(!net_wide(sockets.wide4, true, &e) && (sockets.wide6 < 0 || !net_wide(sockets.wide6, true, &e)));
+		for (size_t i = 0; i < countof(far); i++) {
+			bool six = strchr(far[i], ':');
+			char text[INET6_ADDRSTRLEN];
+			union {
+				struct sockaddr sa;
+				struct sockaddr_in v4;
+				struct sockaddr_in6 v6;
+			} got;
+			socklen_t n = sizeof got;
+			if (six && sockets.wide6 < 0)
+				continue;
+			int fd = dial(SOCK_STREAM, far[i], 443);
+			WANT(fd >= 0);
+			int served = accept4(six ? sockets.wide6 : sockets.wide4, NULL, NULL, SOCK_CLOEXEC);
+			WANT(served >= 0 && !getsockname(served, &got.sa, &n));
+			WANT(inet_ntop(got.sa.sa_family, six ? (void *)&got.v6.sin6_addr : (void *)&got.v4.sin_addr, text, sizeof text));
+			WANT(!strcmp(text, far[i]) && ntohs(six ? got.v6.sin6_port : got.v4.sin_port) == 443);
+			close(fd);
+			close(served);
+		}
+		WANT(refused(SOCK_DGRAM, "8.8.8.8", 443)); // only TCP
+		WANT(!net_wide(sockets.wide4, false, &e) && (sockets.wide6 < 0 || !net_wide(sockets.wide6, false, &e)));
+	}
+	WANT(refused(SOCK_STREAM, "8.8.8.8", 443));
+	WANT(!net_wide(sockets.wide4, false, &e)); // twice is fine
+}
+
+static void test_wide(void **state)
+{
+	(void)state;
+	run_child(wide_child);
+}
+
 static void own_child(void)
 {
 	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(8000)};
@@ -274,7 +317,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_gate),  cmocka_unit_test(test_refused), cmocka_unit_test(test_own_loopback),
 		cmocka_unit_test(test_log),   cmocka_unit_test(test_looks),   cmocka_unit_test(test_sealed),
-		cmocka_unit_test(test_twice),
+		cmocka_unit_test(test_twice), cmocka_unit_test(test_wide),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -174,6 +174,21 @@ static void what_is_no_rule(void **state)
 		"a.test=b.test",
 		"127.0.0.1",
 		"[::1]:443",
+		"127.0.0.0/8:*",
+		"198.18.0.7",
+		"224.0.0.1",
+		"0.0.0.0",
+		"[::]",
+		"10.1.2.3/8",
+		"1.2.3.4/path",
+		"GET 1.2.3.4",
+		"1.2.3.4 open",
+		"1.2.3.4 pass",
+		"1.2.3.4=10.0.0.1",
+		"1.2.3.4:0",
+		"1.2.3.4:",
+		"a.test:*",
+		"2001:db8::1:*x",
 		"*.1",
 		"# a comment",
 		"\xef\xbb\xbf"
@@ -491,6 +506,72 @@ static void mirrors(void **state)
 	policy_done(&p);
 }
 
+static bool dials(const struct policy *p, const char *address, uint16_t port)
+{
+	struct host_name h = {0};
+	memcpy(h.s, address, strlen(address));
+	return policy_judge(p, &(struct request){&h, port, NULL, NULL}, NULL) == VERDICT_ALLOW;
+}
+
+static void ranges(void **state)
+{
+	(void)state;
+	comes_back("203.0.113.0/24:443", "203.0.113.0/24:443");
+	comes_back("203.0.113.7/32", "203.0.113.7");
+	comes_back("2001:DB8::/32", "[2001:db8::/32]");
+	comes_back("[2600::1]:*", "[2600::1]:*");
+	comes_back("!10.0.0.0/8:*", "!10.0.0.0/8");
+	comes_back("!127.0.0.1", "!127.0.0.1");
+	comes_back("a.test:1=[::1]", "a.test:1=[::1]");
+	struct policy p = MAKE("9.9.0.0/16", "!9.9.9.0/24:443", "[2600::/16]:22", "8.0.0.0/8:*", "!8.8.8.8");
+	assert_true(policy_has_ranges(&p));
+	assert_true(dials(&p, "9.9.1.1", 443) && dials(&p, "9.9.1.1", 80) && dials(&p, "9.9.9.9", 80));
+	assert_false(dials(&p, "9.9.1.1", 22) || dials(&p, "9.9.9.9", 443) || dials(&p, "9.10.0.1", 443));
+	assert_true(dials(&p, "2600::5", 22) && dials(&p, "8.1.1.1", 65535));
+	assert_false(dials(&p, "2600::5", 443) || dials(&p, "8.8.8.8", 53) || dials(&p, "2601::", 22));
+	assert_false(allows(&p, "a.test", 443)); // a range says nothing of names
+	policy_done(&p);
+	p = MAKE("a.test");
+	p.open_all = p.ask = true; // open is every name; an address is never asked about
+	assert_false(policy_has_ranges(&p) || dials(&p, "8.8.8.8", 443));
+	policy_done(&p);
+	p = MAKE("!8.8.8.8");
+	assert_false(policy_has_ranges(&p));
+	policy_done(&p);
+}
+
+static void ranges_that_are_not_everybodys(void **state)
+{
+	(void)state;
+	struct policy p = MAKE("0.0.0.0/0:*", "[::/0]:*", "8.0.0.0/5:*", "169.254.0.0/16:*", "192.168.1.7:*");
+	static const char *const closed[] = {"10.0.0.1", "127.0.0.1", "169.254.169.254", "100.100.100.200", "192.168.1.8", "172.16.0.1",
+					     "224.0.0.1", "198.18.0.1", "::1", "fd00:ec2::254", "fe80::1", "64:ff9b::a00:1", "168.63.129.16"};
+	for (size_t i = 0; i < countof(closed); i++)
+		if (dials(&p, closed[i], 80))
+			fail_msg("open: %s", closed[i]);
+	assert_true(dials(&p, "1.1.1.1", 22) && dials(&p, "2606:4700::1111", 22));
+	assert_true(dials(&p, "169.254.7.7", 80) && dials(&p, "192.168.1.7", 80)); // named
+	policy_done(&p);
+	p = MAKE("10.0.0.0/8", "169.254.169.254", "[fd00::/8]");
+	assert_true(dials(&p, "10.200.0.1", 443) && dials(&p, "169.254.169.254", 80) && dials(&p, "fd12::1", 443));
+	assert_false(dials(&p, "169.254.169.253", 80) || dials(&p, "fd00:ec2::254", 80) || dials(&p, "192.168.0.1", 443));
+	policy_done(&p);
+}
+
+// By its address a denied name could be reached all the same.
+static void everything_gives_way_to_a_denied_name(void **state)
+{
+	(void)state;
+	struct policy p = MAKE("0.0.0.0/0:*", "9.0.0.0/8:*", "!evil.test");
+	assert_false(dials(&p, "1.1.1.1", 443));
+	assert_true(dials(&p, "9.1.1.1", 443));
+	policy_done(&p);
+	p = MAKE("0.0.0.0/0:*", "!9.0.0.0/8");
+	assert_true(dials(&p, "1.1.1.1", 443));
+	assert_false(dials(&p, "9.1.1.1", 443));
+	policy_done(&p);
+}
+
 static void nothing_said_nothing_allowed(void **state)
 {
 	(void)state;
@@ -746,6 +827,9 @@ int main(void)
 		cmocka_unit_test(names_dns_answers),
 		cmocka_unit_test(pinned_addresses),
 		cmocka_unit_test(mirrors),
+		cmocka_unit_test(ranges),
+		cmocka_unit_test(ranges_that_are_not_everybodys),
+		cmocka_unit_test(everything_gives_way_to_a_denied_name),
 		cmocka_unit_test(nothing_said_nothing_allowed),
 		cmocka_unit_test(a_policy_comes_back),
 		cmocka_unit_test(the_biggest_policy_fits_its_bound),

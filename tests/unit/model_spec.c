@@ -42,6 +42,50 @@ static void fill_cell(struct cell_spec *s)
 	fill_exec(&s->exec);
 }
 
+static void shape_of(struct cell_spec *s, struct buf *b)
+{
+	buf_clear(b);
+	assert_true(cell_spec_shape(b, s));
+}
+
+static void a_shape_is_what_the_cell_is_built_from(void **state)
+{
+	(void)state;
+	struct cell_spec s, t;
+	struct err e;
+	struct identity who = {.id = "szzzzzzzzzzzzzzz", .machine_id = "m"};
+	auto_buf struct buf a = BUF_INIT(100000), b = BUF_INIT(100000);
+	fill_cell(&s);
+	assert_false(cell_spec_shape(&a, &s)); // it has a name of its own
+	free(s.hostname);
+	s.hostname = xstrdup(s.sandbox);
+	shape_of(&s, &a);
+	// who it is, how long it lives and what it runs are not part of it
+	cell_spec_identify(&s, &who);
+	assert_string_equal(s.hostname, who.id);
+	s.has_exec = s.ends_with_exec = false;
+	s.expires_unix_ms = s.idle_ms = 99;
+	s.net.on = true;
+	shape_of(&s, &b);
+	assert_int_equal(a.n, b.n);
+	assert_memory_equal(a.p, b.p, a.n);
+	assert_int_equal(cell_spec_read(a.p, a.n, &t, &e), 0);
+	assert_true(!t.sandbox[0] && !t.machine_id[0] && !t.key[0] && !t.has_exec && t.nested && t.strict && t.n_mounts == 2);
+	cell_spec_done(&t);
+	// where, how and under which limits are
+	s.trace_off = true;
+	shape_of(&s, &b);
+	assert_true(a.n == b.n && memcmp(a.p, b.p, a.n));
+	s.trace_off = false;
+	s.limits.nofile++;
+	shape_of(&s, &b);
+	assert_true(a.n == b.n && memcmp(a.p, b.p, a.n));
+	// what only it may have is never built ahead
+	strv_add(&s.net.files, "TOKEN=placeholder");
+	assert_false(cell_spec_shape(&b, &s));
+	cell_spec_done(&s);
+}
+
 static void a_cell_spec_comes_back(void **state)
 {
 	(void)state;
@@ -189,7 +233,7 @@ static void profiles(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_cell_spec_comes_back), cmocka_unit_test(damaged_cell_specs),
+		cmocka_unit_test(a_cell_spec_comes_back), cmocka_unit_test(a_shape_is_what_the_cell_is_built_from), cmocka_unit_test(damaged_cell_specs),
 		cmocka_unit_test(what_a_cell_spec_must_have), cmocka_unit_test(exec_specs),
 		cmocka_unit_test(results_and_isolation), cmocka_unit_test(profiles),
 	};

@@ -84,5 +84,7 @@ test('the network: closed, opened for a name, changed while it runs', async () =
   assert.equal(await look('example.net'), 'yes')
   await s.updateNetwork({ denyOut: ['example.net'] })
   assert.equal(await look('example.net'), 'no')
-  await assert.rejects(s.updateNetwork({ denyOut: ['8.8.8.8'] }), SandboxError)
+  await s.updateNetwork({ denyOut: ['8.8.8.8'] })
+  assert.equal(await look('example.net'), 'yes')
+  await assert.rejects(s.updateNetwork({ denyOut: ['8.8.8'] }), SandboxError)
 })

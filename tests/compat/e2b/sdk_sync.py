@@ -95,6 +95,28 @@ def test_pause_resume_and_timeout(sandbox):
     assert out(a, "echo again") == "again"
 
 
+def test_a_create_that_is_sent_again(sandbox):
+    key = uuid.uuid4().hex
+    a = sandbox(metadata={"key": key}, idempotency_key=key)
+    b = sandbox(metadata={"key": key}, idempotency_key=key)
+    assert a.sandbox_id == b.sandbox_id and out(b, "echo here") == "here"
+    assert len(Sandbox.list(query=SandboxQuery(metadata={"key": key})).next_items()) == 1
+    with pytest.raises(SandboxException, match="409"):
+        sandbox(metadata={"key": "other"}, idempotency_key=key)
+    assert sandbox(metadata={"key": key}, idempotency_key=key + "-2").sandbox_id != a.sandbox_id
+
+
+def test_network(sandbox):
+    s = sandbox(network={"allow_out": ["example.com", "203.0.113.0/24"], "deny_out": ["0.0.0.0/0"],
+                         "rules": {"*.example.com": [{"transform": {"headers": {"X-Key": "value-of-the-key"}}}]}})
+    look = lambda name: out(s, f"getent hosts {name} >/dev/null && echo yes || echo no")
+    assert (look("example.com"), look("example.net")) == ("yes", "no")
+    got = s.get_info().network
+    assert got["rules"]["*.example.com"][0]["transform"]["headers"] == {"X-Key": "***"} and got["allow_out"] == ["example.com", "203.0.113.0/24"]
+    s.update_network({"deny_out": ["203.0.113.0/24"]})
+    assert look("example.net") == "yes"
+
+
 def test_snapshot_and_fork(sandbox):
     s = sandbox()
     s.commands.run("echo one > file; echo tmp > /tmp/file")
