@@ -110,10 +110,12 @@ void post_token(struct request *r)
 void delete_token(struct request *r)
 {
 	struct err e;
-	if (engine_token_remove(r->engine, r->parts[0], &e))
+	if (engine_token_remove(r->engine, r->parts[0], &e)) {
 		request_fail(r, &e);
-	else
-		request_answer(r, 204);
+		return;
+	}
+	server_recheck(r->server, r);
+	request_answer(r, 204);
 }
 
 void get_sandbox_token(struct request *r)

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "engine/engine.h"
+#include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -112,9 +113,11 @@ static int take_bearer(struct request *r, const char *text, struct err *e)
 	}
 	struct bearer *b = xcalloc(1, sizeof *b);
 	b->row = row;
-	b->p = (struct principal){.name = b->row.name ? b->row.name : b->row.id, .scope = row.scope, .on = row.on, .value = b->row.value};
+	b->p = (struct principal){.name = b->row.name ? b->row.name : b->row.id, .scope = row.scope, .on = row.on, .value = b->row.value,
+				  .expires = row.expires};
 	memcpy(b->p.id, b->row.id, sizeof b->p.id);
 	r->who = &b->p;
+	front_until(r->tcp, b->p.expires);
 	if (rate_take(b->p.id, row.rate ? row.rate : RATE_DEFAULT, &wait))
 		return 0;
 	char text_wait[24];
@@ -149,6 +152,14 @@ int auth_identify(struct request *r, bool open, struct err *e)
 	return err_status(e, ERR_DENIED, 401, "a valid token is needed");
 }
 
+void peer_text(const struct sockaddr_storage *a, char out[PEER_TEXT])
+{
+	const void *p = a->ss_family == AF_INET ? (const void *)&((const struct sockaddr_in *)a)->sin_addr :
+						  (const void *)&((const struct sockaddr_in6 *)a)->sin6_addr;
+	if (!inet_ntop(a->ss_family, p, out, PEER_TEXT))
+		out[0] = 0;
+}
+
 // --- what ---
 
 static bool covers(const struct principal *p, const struct sandbox *s)
@@ -163,13 +174,19 @@ static bool covers(const struct principal *p, const struct sandbox *s)
 	return false;
 }
 
-bool auth_token_sees(struct engine *g, const char *token, const struct sandbox *s)
+bool auth_token_sees(struct engine *g, const char *token, const struct sandbox *s, struct principal *out, struct actor *who)
 {
 	struct token_row row;
 	if (!engine_token_match(g, token, &row))
 		return false;
-	struct principal p = {.on = row.on, .value = row.value};
+	struct principal p = {.on = row.on, .value = row.value, .expires = row.expires};
 	bool sees = row.scope >= SCOPE_READ && covers(&p, s);
+	memcpy(p.id, row.id, sizeof p.id);
+	p.value = NULL;
+	if (sees && fmt_to(who->name, sizeof who->name, "%s", row.name ? row.name : row.id))
+		who->name[0] = 0;
+	if (sees)
+		*out = p;
 	token_row_done(&row);
 	return sees;
 }

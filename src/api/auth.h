@@ -4,6 +4,7 @@
 #include "api/server.h"
 
 struct sandbox;
+struct sockaddr_storage;
 
 struct principal {
 	const char *name; // for the journal: "local", or a token's name or id
@@ -12,6 +13,7 @@ struct principal {
 	enum scope scope; // of a token
 	enum on_kind on;
 	const char *value; // of on
+	uint64_t expires;  // of the token, Unix ms; 0 = never
 };
 void principal_free(const struct principal *p); // those that are not shared
 
@@ -25,8 +27,13 @@ int request_may(struct request *r, enum scope scope, const char *sandbox, struct
 bool request_sees(const struct request *r, const struct sandbox *s); // for lists
 bool request_sees_id(const struct request *r, const char *sandbox);  // likewise, by its id
 
+#define PEER_TEXT 46 // INET6_ADDRSTRLEN
+void peer_text(const struct sockaddr_storage *a, char out[PEER_TEXT]); // its address
+
 // Who shows this token may read the sandbox: for connections that are not the HTTP server's.
-bool auth_token_sees(struct engine *g, const char *token, const struct sandbox *s);
+// out: whose it is, when true; without name, which is in who, and value.
+struct actor;
+bool auth_token_sees(struct engine *g, const char *token, const struct sandbox *s, struct principal *out, struct actor *who);
 
 // rights.c: fields of a body that only some may give. Local callers may all.
 struct create;

@@ -375,22 +375,14 @@ static void on_new(void *ctx, const struct sandbox *row)
 	}
 }
 
-// So that both sides, and what is between them, know that the other is there; and a token that has ended ends what it began.
+// So that both sides, and what is between them, know that the other is there.
 static void on_beat(struct timer *t)
 {
 	timer_set(all.loop, t, BEAT_MS);
 	enter();
-	for (struct stream *s = all.streams; s; s = s->next) {
-		struct request *r = s->r;
-		if (s->dead)
-			continue;
-		if (r->who->id[0] && !engine_token_lives(all.engine, r->who->id)) {
-			stream_done(r);
-			request_finish(r);
-		} else if (!s->behind) {
-			request_write(r, ":\n\n", 3);
-		}
-	}
+	for (struct stream *s = all.streams; s; s = s->next)
+		if (!s->dead && !s->behind)
+			request_write(s->r, ":\n\n", 3);
 	leave();
 }
 

@@ -196,8 +196,10 @@ static void stdin_room(void *ctx, uint64_t received)
 		uint64_t twice = received - x->offset; // sent before, and sent again
 		x->sent = twice < r->body.n ? (size_t)twice : r->body.n;
 	}
+	const char *rest = r->body.n ? r->body.p + x->sent : "";
+	size_t n = r->body.n - x->sent;
 	if (t)
-		x->sent += tap_send(t, r->body.n ? r->body.p + x->sent : "", r->body.n - x->sent);
+		x->sent += x->has_offset ? tap_send_at(t, x->offset + x->sent, rest, n) : tap_send(t, rest, n);
 	if (x->sent < r->body.n)
 		return;
 	if (x->eof && t)

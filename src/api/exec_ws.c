@@ -30,6 +30,8 @@ struct term {
 	uint64_t in_next; // number of the byte behind it
 	uint32_t rows, cols; // told before there was a terminal
 	bool in_known, eof, ended;
+	bool counts; // its bytes of stdin carry offsets
+	struct actor who;
 };
 
 static void term_free(struct term *t)
@@ -90,7 +92,9 @@ static void push_stdin(struct term *t)
 	struct tap *tap = t->feed && !t->ended ? feed_tap(t->feed) : NULL;
 	if (!tap)
 		return;
-	buf_cut(&t->in, tap_send(tap, t->in.n ? t->in.p : "", t->in.n));
+	const char *p = t->in.n ? t->in.p : "";
+	size_t sent = t->counts ? tap_send_at(tap, t->in_next - t->in.n, p, t->in.n) : tap_send(tap, p, t->in.n);
+	buf_cut(&t->in, sent);
 	if (!t->in.n && t->eof)
 		tap_eof(tap);
 	ws_pause(t->ws, t->in.n > STDIN_HIGH);
@@ -104,6 +108,15 @@ static void on_room(void *ctx, uint64_t received)
 	if (!t->in_known) {
 		t->in_known = true;
 		t->in_next = received;
+	}
+	if (t->counts && received > t->in_next) { // by its numbers it would repeat what is somebody else's
+		struct err e;
+		err_set(&e, ERR_CONFLICT, "somebody else writes to stdin, which stands at %llu: send without offsets", (unsigned long long)received);
+		feed_close(t->feed);
+		t->feed = NULL;
+		t->ended = true;
+		refuse(t, WS_POLICY, &e);
+		return;
 	}
 	push_stdin(t);
 	jw_open(&w, '{');
@@ -144,6 +157,7 @@ static int take_stdin(struct term *t, uint64_t offset, const uint8_t *p, size_t 
 	if (t->in.overflow)
 		return err_set(e, ERR_LIMIT, "too much stdin waits for the command");
 	t->in_next += n - twice;
+	t->counts = offset != NO_OFFSET;
 	push_stdin(t);
 	return 0;
 }
@@ -234,7 +248,9 @@ static int begin(struct term *t, bool text, const uint8_t *p, size_t n, struct e
 	}
 	timer_clear(t->loop, &t->first);
 	ws_pause(t->ws, true); // until the command can take something
+	struct actor was = engine_act(t->g, t->who);
 	t->feed = feed_exec(t->loop, t->g, t->sandbox, &x, &feed_ops, t);
+	engine_act(t->g, was);
 	return 0;
 }
 
@@ -324,6 +340,7 @@ static void upgrade(struct request *r, const char accept[WS_KEY_SIZE], struct te
 	const char *protocols = request_header(r, "Sec-WebSocket-Protocol");
 	t->loop = request_loop(r);
 	t->g = r->engine;
+	t->who = request_actor(r);
 	t->in = BUF_INIT(STDIN_HIGH + 2 * WS_MESSAGE_MAX);
 	request_set_header(r, "Sec-WebSocket-Accept", accept);
 	if (protocols && strstr(protocols, "skep.v1")) // a browser that named one wants it named

@@ -85,7 +85,7 @@ void file_set_etag(struct request *r, const struct file_record *rec)
 		request_set_header(r, "ETag", quoted);
 }
 
-bool etag_list_has(const char *list, const char *etag)
+bool etag_list_has(const char *list, const char *etag, bool weak)
 {
 	struct str all = str_of(list), one;
 	while (str_next(&all, ',', &one)) {
@@ -95,6 +95,8 @@ bool etag_list_has(const char *list, const char *etag)
 			one.n--;
 		if (str_is(one, "*"))
 			return true;
+		if (weak && one.n > 2 && !memcmp(one.p, "W/", 2))
+			one = (struct str){one.p + 2, one.n - 2};
 		if (one.n >= 2 && one.p[0] == '"' && one.p[one.n - 1] == '"' &&
 		    str_is((struct str){one.p + 1, one.n - 2}, etag))
 			return true;

@@ -6,6 +6,8 @@
 void get_file(struct request *r); // also HEAD
 void put_file(struct request *r);
 void delete_file(struct request *r);
+void get_file_tar(struct request *r);
+void put_file_tar(struct request *r);
 void get_file_list(struct request *r);
 void get_file_stat(struct request *r);
 void get_file_watch(struct request *r);

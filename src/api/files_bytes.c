@@ -105,11 +105,11 @@ static void down_head(void *ctx, const struct file_record *rec)
 	file_set_etag(r, rec);
 	request_set_header(r, "Accept-Ranges", "bytes");
 	set_date(r, rec->mtime_ns);
-	if (match && !etag_list_has(match, etag)) {
+	if (match && !etag_list_has(match, etag, false)) {
 		answer_empty(d, 412);
 		return;
 	}
-	if (none && etag_list_has(none, etag)) {
+	if (none && etag_list_has(none, etag, true)) {
 		answer_empty(d, 304);
 		return;
 	}
@@ -190,7 +190,7 @@ static void done_if_range(void *ctx, const struct err *e, struct file_result *re
 		return;
 	}
 	file_etag(&res->list[0], etag);
-	if (!etag_list_has(request_header(r, "If-Range") ? request_header(r, "If-Range") : "", etag)) {
+	if (!etag_list_has(request_header(r, "If-Range") ? request_header(r, "If-Range") : "", etag, false)) {
 		d->from[0] = 0;
 		d->len = UINT64_MAX;
 	}
@@ -294,9 +294,21 @@ static int up_how(struct request *r, struct file_how *how, char **etag, struct e
 	return 0;
 }
 
+static struct up *up_new(struct request *r)
+{
+	struct up *u = xcalloc(1, sizeof *u);
+	u->r = r;
+	r->ctx = u;
+	r->on_body = up_body;
+	r->on_body_end = up_body_end;
+	r->on_gone = up_gone;
+	return u;
+}
+
+static const struct file_put_ops up_ops = {up_room, up_end};
+
 void put_file(struct request *r)
 {
-	static const struct file_put_ops ops = {up_room, up_end};
 	const char *path;
 	struct file_how how = {0};
 	auto_free char *etag = NULL;
@@ -308,13 +320,19 @@ void put_file(struct request *r)
 		return;
 	}
 	struct file_at at = file_at(r, NULL);
-	struct up *u = xcalloc(1, sizeof *u);
-	u->r = r;
-	r->ctx = u;
-	r->on_body = up_body;
-	r->on_body_end = up_body_end;
-	r->on_gone = up_gone;
-	u->put = file_put_open(&at, path, &how, &ops, u);
+	struct up *u = up_new(r);
+	u->put = file_put_open(&at, path, &how, &up_ops, u);
+}
+
+// Entries are there as they come: half an archive leaves what came before.
+void put_file_tar(struct request *r)
+{
+	const char *path;
+	if (!file_query_path(r, &path))
+		return;
+	struct file_at at = file_at(r, NULL);
+	struct up *u = up_new(r);
+	u->put = file_untar_open(&at, path, file_query_flag(r, "parents") ? FILE_PARENTS : 0, &up_ops, u);
 }
 
 // --- what happens in a directory ---

@@ -9,4 +9,4 @@ bool file_query_path(struct request *r, const char **out);    // ?path=; false: 
 bool file_query_flag(struct request *r, const char *key);
 void file_encode(struct jsonw *w, const struct file_record *rec);
 void file_set_etag(struct request *r, const struct file_record *rec); // the header
-bool etag_list_has(const char *list, const char *etag); // "a", W/"b", *: strong comparison
+bool etag_list_has(const char *list, const char *etag, bool weak); // "a", W/"b", *; weak: W/"b" is b, too

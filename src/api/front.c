@@ -108,14 +108,28 @@ static void remember(struct front *f, struct front_conn *c)
 // Cut from outside: the HTTP server sees the end of it and cleans up.
 static void cut(struct front_conn *c)
 {
-	c->deadline = 0;
+	c->deadline = c->until = 0;
 	shutdown(c->fd, SHUT_RDWR);
+}
+
+void front_until(struct front_conn *c, uint64_t unix_ms)
+{
+	c->until = unix_ms;
+	if (unix_ms)
+		arm(c->front);
+}
+
+void front_recheck(struct front *f, bool (*is_void)(void *ctx, const struct front_conn *c), void *ctx)
+{
+	for (struct front_conn *c = f->first; c; c = c->next)
+		if (c->state == FRONT_TAKEN ? f->taker->is_void(f->taker->ctx, c) : c->request && is_void(ctx, c))
+			cut(c);
 }
 
 static void on_sweep(struct timer *t)
 {
 	struct front *f = container_of(t, struct front, sweep);
-	uint64_t now = clock_ms();
+	uint64_t now = clock_ms(), unix_ms = clock_unix_ms();
 	bool more = false;
 	for (struct front_conn *c = f->first, *next; c; c = next) {
 		next = c->next;
@@ -124,8 +138,10 @@ static void on_sweep(struct timer *t)
 				refuse(c, late);
 			else
 				cut(c);
+		} else if (c->until && c->until <= unix_ms) {
+			cut(c);
 		} else {
-			more |= c->deadline != 0;
+			more |= c->deadline || c->until;
 		}
 	}
 	if (more)

@@ -52,6 +52,7 @@ struct front_conn {
 	// the front's
 	struct watch w;
 	uint64_t deadline; // 0 = none
+	uint64_t until;	   // Unix ms; 0 = none
 	struct front_conn *prev, *next;
 	enum { FRONT_NEW, FRONT_SERVED, FRONT_TAKEN } state;
 	bool closing;		 // its listener is closed: no further request
@@ -66,6 +67,7 @@ struct front_taker {
 	// Deadlines are its own. It is told before the front goes (stop): then it closes at once what it has.
 	void (*take)(void *ctx, struct front_conn *c, const struct http_head *h);
 	void (*stop)(void *ctx);
+	bool (*is_void)(void *ctx, const struct front_conn *c); // what let its request in does not any more
 	void *ctx;
 };
 
@@ -94,3 +96,8 @@ bool front_knows_host(const struct front_conn *c, struct str host);
 struct front_conn *front_by_fd(struct front *f, int fd); // served ones; NULL = none
 void front_gone(struct front_conn *c);			  // the server is closing its descriptor
 void front_wait(struct front_conn *c, uint64_t ms);	  // it is cut then; 0 = never
+
+// What let the request in that is under way ends then (Unix ms, 0 = never): it is cut.
+void front_until(struct front_conn *c, uint64_t unix_ms);
+// Cuts those whose request nobody would let in now.
+void front_recheck(struct front *f, bool (*is_void)(void *ctx, const struct front_conn *c), void *ctx);

@@ -204,6 +204,7 @@ static void put_op(struct jsonw *w, const struct route *t, const char *path)
 	jw_open(w, '{');
 	jw_kstr(w, "summary", o ? o->summary : t->path);
 	jw_kstr(w, "x-skep-scope", scope_name(route_scope(t)));
+	jw_kbool(w, "x-skep-filtered", t->scope & SEEN_BIT); // for tokens of some sandboxes, too: they see theirs
 	put_parameters(w, path, o);
 	if (t->body != BODY_NONE) {
 		jw_key(w, "requestBody");

@@ -115,6 +115,8 @@ void post_preview(struct request *r)
 		return;
 	}
 	clock_iso(expires * 1000, until);
+	auto_free char *event = xasprintf("\"port\":%llu,\"expires\":\"%s\"", (unsigned long long)port, until);
+	engine_record(r->engine, s->id, "preview.made", event);
 	struct jsonw w = {.b = &r->answer};
 	jw_open(&w, '{');
 	jw_kstr(&w, "sandbox", s->id);
@@ -124,4 +126,26 @@ void post_preview(struct request *r)
 	jw_kstr(&w, "expires", until);
 	jw_close(&w, '}');
 	request_answer(r, 201);
+}
+
+// Of one link, of a port, or of all ports.
+void delete_preview(struct request *r)
+{
+	struct err e;
+	uint64_t port = 0;
+	const char *word = request_query(r, "port"), *sign = request_query(r, "signature");
+	const struct sandbox *s = engine_get(r->engine, r->parts[0], &e);
+	int rc = s ? 0 : -1;
+	if (s && word && str_to_u64(str_of(word), 1, UINT16_MAX, &port))
+		rc = err_set(&e, ERR_INVALID, "port must be from 1 to 65535");
+	else if (s && sign && !port)
+		rc = err_set(&e, ERR_INVALID, "a signature is of one port: name it");
+	if (rc || preview_revoke(r->engine, s->id, (uint16_t)port, sign ? str_of(sign) : (struct str){NULL, 0}, &e)) {
+		request_fail(r, &e);
+		return;
+	}
+	auto_free char *event = xasprintf("\"port\":%llu,\"all\":%s", (unsigned long long)port, sign ? "false" : "true");
+	engine_record(r->engine, s->id, "preview.revoked", event);
+	server_recheck(r->server, r);
+	request_answer(r, 204);
 }

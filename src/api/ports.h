@@ -6,6 +6,7 @@
 
 void post_dial(struct request *r);
 void post_preview(struct request *r);
+void delete_preview(struct request *r);
 
 // A signed address of a port, good until then; where nothing listens, a loopback port is opened for it.
 int preview_link(struct request *r, const struct sandbox *s, uint16_t port, uint64_t expires_unix_s, struct buf *url,

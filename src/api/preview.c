@@ -46,6 +46,7 @@ static void leave_inside(struct visit *v)
 static void let_go(struct visit *v, bool again)
 {
 	leave_inside(v);
+	front_until(v->conn, 0);
 	timer_clear(v->p->loop, &v->late);
 	for (struct visit **p = &v->p->visits; *p; p = &(*p)->next)
 		if (*p == v) {
@@ -482,6 +483,18 @@ static void take_conn(void *ctx, struct front_conn *c, const struct http_head *h
 		wait_at_most(v, HEAD_MS);
 }
 
+static bool is_void(void *ctx, const struct front_conn *c)
+{
+	const struct preview *p = ctx;
+	const struct visit *v = p->visits;
+	while (v && v->conn != c)
+		v = v->next;
+	if (!v || (v->stage != VISIT_DIALLING && v->stage != VISIT_PASSING && v->stage != VISIT_TUNNEL))
+		return false;
+	return (v->sign[0] && !preview_check(p->engine, v->sandbox, v->target.port, str_of(v->sign))) ||
+	       (v->token[0] && !engine_token_lives(p->engine, v->token));
+}
+
 static void stop(void *ctx)
 {
 	struct preview *p = ctx;
@@ -495,7 +508,7 @@ struct preview *preview_new(struct loop *l, struct engine *g)
 	p->loop = l;
 	p->engine = g;
 	p->taker = xcalloc(1, sizeof *p->taker);
-	*p->taker = (struct front_taker){.wants = wants, .take = take_conn, .stop = stop, .ctx = p};
+	*p->taker = (struct front_taker){.wants = wants, .take = take_conn, .stop = stop, .is_void = is_void, .ctx = p};
 	return p;
 }
 

@@ -42,3 +42,5 @@ int preview_sign(struct engine *g, const char *sandbox, uint16_t port, uint64_t 
 		 struct err *e) MUST_USE;
 // Seconds it is still good for; 0 = it is not.
 uint64_t preview_check(struct engine *g, const char *sandbox, uint16_t port, struct str signature);
+// Takes one back, or (signature {NULL, 0}) all of the port; of port 0: of the sandbox. Those made later are good.
+int preview_revoke(struct engine *g, const char *sandbox, uint16_t port, struct str signature, struct err *e) MUST_USE;

@@ -43,6 +43,8 @@ struct visit {
 	struct dialling_visit *dialling;
 	bool old, answered, half, html, e2b;
 	char sandbox[ID_SIZE]; // judged
+	char sign[PREVIEW_LINK_MAX], token[20]; // what let it in: a link, or the token of this id; "" = another
+	struct actor who;
 	struct timer late;
 };
 

@@ -2,6 +2,7 @@
 // What the preview says itself: plain text, or a page that can do nothing, or JSON in E2B's form.
 #include "api/preview_int.h"
 
+#include "api/refused.h"
 #include "base/jsonw.h"
 #include "base/mem.h"
 #include <assert.h>
@@ -124,12 +125,21 @@ static void put_e2b(struct buf *b, const struct visit *v, enum page page)
 	jw_close(&w, '}');
 }
 
+static void note_refusal(struct visit *v, enum page page)
+{
+	auto_free char *path = xasprintf("/preview/%s/%u", v->target.sandbox, v->target.port);
+	if (page == PAGE_UNAUTHORIZED || page == PAGE_FORBIDDEN)
+		refused(v->p->loop, v->p->engine, &(struct refusal){.status = pages[page].status, .surface = "preview", .why = pages[page].title,
+			.who = "", .path = str_of(path), .peer = &v->conn->peer});
+}
+
 void visit_page(struct visit *v, enum page page, const char *detail)
 {
 	auto_buf struct buf advice = BUF_INIT(8192), body = BUF_INIT(64 << 10), out = BUF_INIT(128 << 10);
 	const char *title = pages[page].title;
 	int status = v->e2b ? e2b_status(page) : pages[page].status;
 	const char *reason = status == 502 ? "Bad Gateway" : status == 403 ? "Forbidden" : pages[page].reason;
+	note_refusal(v, page);
 	advise(v, page, &advice);
 	if (v->e2b && v->target.sandbox[0] && !v->html) {
 		put_e2b(&body, v, page);

@@ -4,6 +4,7 @@
 #include "api/preview_int.h"
 
 #include "api/auth.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include <arpa/inet.h>
 #include <string.h>
@@ -24,14 +25,6 @@ static bool is_loopback(const struct sockaddr_storage *a)
 	return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)a)->sin6_addr);
 }
 
-static void peer_text(const struct sockaddr_storage *a, char out[INET6_ADDRSTRLEN])
-{
-	const void *p = a->ss_family == AF_INET ? (const void *)&((const struct sockaddr_in *)a)->sin_addr :
-						  (const void *)&((const struct sockaddr_in6 *)a)->sin6_addr;
-	if (!inet_ntop(a->ss_family, p, out, INET6_ADDRSTRLEN))
-		out[0] = 0;
-}
-
 static bool has_label(const struct sandbox *s, const char *label)
 {
 	for (char **l = s->labels; l && *l; l++)
@@ -50,6 +43,7 @@ static bool is_websocket(const struct http_head *h)
 // Every token that a request shows; one that is good is enough. In a URL only where a browser can set no header.
 static bool token_may(struct visit *v, const struct sandbox *s, const struct http_head *h, bool *shown)
 {
+	struct principal p;
 	struct str bearer = http_head_get(h, "Authorization"), scheme;
 	struct str tokens[] = {{NULL, 0}, http_head_get(h, "X-API-Key"), is_websocket(h) ? preview_query(h->target, "token") : (struct str){NULL, 0}};
 	if (bearer.p && str_next(&bearer, ' ', &scheme) && http_name_is(scheme, "Bearer") && bearer.p)
@@ -59,8 +53,11 @@ static bool token_may(struct visit *v, const struct sandbox *s, const struct htt
 		if (!text)
 			continue;
 		*shown = true;
-		if (auth_token_sees(v->p->engine, text, s))
-			return true;
+		if (!auth_token_sees(v->p->engine, text, s, &p, &v->who))
+			continue;
+		memcpy(v->token, p.id, sizeof v->token);
+		front_until(v->conn, p.expires);
+		return true;
 	}
 	return false;
 }
@@ -73,6 +70,16 @@ static enum preview_verdict ask_policy(struct visit *v, const struct sandbox *s,
 	return policy ? policy->judge(policy->ctx, s, v->target.port, token) : PREVIEW_ASK;
 }
 
+// Seconds that it is good for; 0 = it is not. What it lets in ends with it.
+static uint64_t link_may(struct visit *v, const struct sandbox *s, struct str sign)
+{
+	uint64_t left = sign.p ? preview_check(v->p->engine, s->id, v->target.port, sign) : 0;
+	if (!left || fmt_to(v->sign, sizeof v->sign, "%.*s", (int)sign.n, sign.p))
+		return 0;
+	front_until(v->conn, clock_unix_ms() + left * 1000);
+	return left;
+}
+
 enum access { ACCESS_OK, ACCESS_LINK, ACCESS_UNAUTHORIZED, ACCESS_FORBIDDEN };
 
 // link: seconds that the link in the request is good for.
@@ -80,10 +87,13 @@ static enum access judge(struct visit *v, const struct sandbox *s, const struct 
 {
 	struct str sign = preview_query(h->target, PREVIEW_COOKIE), cookie = preview_cookie(h, PREVIEW_COOKIE);
 	bool shown = false;
-	*link = sign.p ? preview_check(v->p->engine, s->id, v->target.port, sign) : 0;
+	v->sign[0] = v->token[0] = 0;
+	v->who = (struct actor){"preview"};
+	front_until(v->conn, 0);
+	*link = link_may(v, s, sign);
 	if (*link)
 		return ACCESS_LINK;
-	if (cookie.p && preview_check(v->p->engine, s->id, v->target.port, cookie))
+	if (link_may(v, s, cookie))
 		return ACCESS_OK;
 	enum preview_verdict verdict = ask_policy(v, s, h);
 	if (verdict == PREVIEW_OPEN || token_may(v, s, h, &shown))
@@ -126,7 +136,7 @@ static bool is_plain(struct str target)
 static void go_inside(struct visit *v, const struct sandbox *s, const struct http_head *h, bool trusted, bool https)
 {
 	struct err e;
-	char peer[INET6_ADDRSTRLEN];
+	char peer[PEER_TEXT];
 	peer_text(&v->conn->peer, peer);
 	struct preview_way way = {.peer = peer, .trusted = trusted, .https = https, .keep_host = has_label(s, "skep.preview-host=keep")};
 	const struct preview_policy *policy = v->p->policy;
@@ -138,7 +148,9 @@ static void go_inside(struct visit *v, const struct sandbox *s, const struct htt
 		return;
 	}
 	memcpy(v->sandbox, s->id, sizeof v->sandbox);
+	struct actor was = engine_act(v->p->engine, v->who); // a stopped sandbox is started by them
 	visit_dial(v);
+	engine_act(v->p->engine, was);
 }
 
 // "/preview/ID/PORT" alone: relative links of its page need the slash.

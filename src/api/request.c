@@ -4,11 +4,13 @@
 
 #include "api/auth.h"
 #include "api/front.h"
+#include "api/refused.h"
 #include "api/route.h"
 #include "base/log.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "engine/engine.h"
 #include "model/limits.h"
 #include <stdlib.h>
 #include <string.h>
@@ -173,6 +175,7 @@ void request_left(struct request *r)
 	r->conn = NULL;
 	if (r->tcp) {
 		r->tcp->request = NULL;
+		front_until(r->tcp, 0);
 		front_wait(r->tcp, r->tcp->closing ? 1 : r->upgraded ? 0 : FRONT_IDLE_MS);
 		r->tcp = NULL;
 	}
@@ -185,6 +188,8 @@ void request_left(struct request *r)
 	r->left.fn = on_left; // its handler is in the middle of a write, and goes on to use what is its own
 	loop_soon(r->server->loop, &r->left);
 }
+
+static void note_refusal(struct request *r, const struct err *e);
 
 // --- answers ---
 
@@ -313,6 +318,7 @@ void request_fail(struct request *r, const struct err *e)
 	buf_clear(&r->answer);
 	r->type = NULL;
 	r->offset[0] = r->end[0] = 0;
+	note_refusal(r, e);
 	if (e->kind == ERR_BUG || e->kind == ERR_SYSTEM)
 		log_line(LOG_WARN, "%s: %s", r->route ? r->route->path : "request", e->msg);
 	if (r->surface && r->surface->fail) {
@@ -391,7 +397,70 @@ void upgraded_close(struct upgraded *u)
 		server_run(s); // the library lets go of it there
 }
 
+// --- who asks ---
+
+struct actor request_actor(const struct request *r)
+{
+	struct actor a = {0};
+	if (fmt_to(a.name, sizeof a.name, "%s", r->who->name))
+		a.name[0] = 0;
+	return a;
+}
+
+// What its handler does is done by them.
+static void call(struct request *r, void (*fn)(struct request *r))
+{
+	struct engine *g = r->engine;
+	struct actor was = engine_act(g, request_actor(r));
+	fn(r); // which may be the end of it
+	engine_act(g, was);
+}
+
+// Refused for who they are and where they come from. An errno is a file's own, inside a sandbox.
+static void note_refusal(struct request *r, const struct err *e)
+{
+	int status = status_of(e);
+	bool ours = !e->sys || e->sys >= 400;
+	if (!r->tcp || !r->who || !ours || (e->kind != ERR_DENIED && status != 429 && status != 421))
+		return;
+	refused(r->server->loop, r->engine, &(struct refusal){.status = status, .surface = r->surface ? r->surface->name : "", .why = e->msg,
+		.who = r->who->scope == SCOPE_OPEN ? "" : r->who->name, .path = str_of(r->target), .peer = &r->tcp->peer});
+}
+
 // --- the way in ---
+
+// --- how it is framed ---
+
+struct framing {
+	int lengths, codings;
+	bool odd;
+};
+
+static void look_at(void *ctx, const char *name, const char *value)
+{
+	struct framing *f = ctx;
+	size_t digits = strspn(value, "0123456789");
+	f->odd |= strpbrk(name, " \t") || strpbrk(value, "\r\n");
+	if (!strcasecmp(name, "Content-Length")) {
+		f->lengths++;
+		f->odd |= !digits || value[digits];
+	} else if (!strcasecmp(name, "Transfer-Encoding")) {
+		f->codings++;
+		f->odd |= strcasecmp(value, "chunked") != 0;
+	}
+}
+
+// The door reads the first head of a connection strictly, the library the others as kindly as it can. A request that somebody
+// between us and its sender might read in another way is refused, and its connection with it: what lies behind it is nobody's.
+static int check_framing(struct request *r, struct err *e)
+{
+	struct framing f = {0};
+	request_each_header(r, look_at, &f);
+	if (!f.odd && f.lengths + f.codings <= 1)
+		return 0;
+	request_set_header(r, "Connection", "close");
+	return err_status(e, ERR_INVALID, 400, "the length of this request can be read in more than one way");
+}
 
 // Who asks is found before anything is said about the path: without a token all paths look alike.
 static int admit(struct request *r, const char *method, struct err *e)
@@ -422,14 +491,14 @@ void request_dispatch(struct request *r, const char *method)
 	struct err e;
 	if (r->tcp)
 		front_wait(r->tcp, FRONT_BODY_MS);
-	if (admit(r, method, &e) || check_length(r, &e)) {
+	if (check_framing(r, &e) || admit(r, method, &e) || check_length(r, &e)) {
 		r->called = true;
 		if (r->tcp)
 			front_wait(r->tcp, FRONT_REFUSED_MS);
 		request_fail(r, &e);
 	} else if (r->route->body == BODY_STREAM) {
 		r->called = true;
-		r->route->fn(r);
+		call(r, r->route->fn);
 	}
 }
 
@@ -496,12 +565,12 @@ void request_whole(struct request *r)
 		front_wait(r->tcp, 0); // from here on the time is ours
 	if (r->called) {
 		if (!r->status && r->on_body_end)
-			r->on_body_end(r);
+			call(r, r->on_body_end);
 		return;
 	}
 	r->called = true;
 	if (read_body(r, &e))
 		request_fail(r, &e);
 	else
-		r->route->fn(r);
+		call(r, r->route->fn);
 }

@@ -78,6 +78,20 @@ static int check_context(struct request *r, const struct create *c, struct err *
 	return f.foreign ? err_set(e, ERR_DENIED, "this token is not for the sandbox of context %.100s", c->context) : 0;
 }
 
+// What it makes is its own, and nobody else's: the label's name has the token's value.
+static int own_label(const struct principal *p, struct create *c, struct err *e)
+{
+	size_t n = strcspn(p->value, "=") + 1;
+	for (char **l = c->labels; l && *l; l++) {
+		if (!strcmp(*l, p->value))
+			return 0;
+		if (!strncmp(*l, p->value, n))
+			return err_set(e, ERR_DENIED, "this token is for sandboxes with the label %s: what it makes can not have %.100s", p->value, *l);
+	}
+	strv_add(&c->labels, p->value);
+	return 0;
+}
+
 int rights_create(struct request *r, struct create *c, struct err *e)
 {
 	const struct principal *p = r->who;
@@ -88,11 +102,8 @@ int rights_create(struct request *r, struct create *c, struct err *e)
 	if (check(r, create_rights, countof(create_rights), e) || check_repo(r, c, e) || check_context(r, c, e) ||
 	    rights_snapshot(r, c->from, e))
 		return -1;
-	bool has = false;
-	for (char **l = c->labels; l && *l; l++)
-		has |= p->on == ON_LABEL && !strcmp(*l, p->value);
-	if (p->on == ON_LABEL && !has) // what it makes is its own
-		strv_add(&c->labels, p->value);
+	if (p->on == ON_LABEL && own_label(p, c, e))
+		return -1;
 	if (!c->repo && !c->cwd && !c->from)
 		c->empty = true; // there is no directory it could mean
 	return 0;

@@ -13,6 +13,7 @@
 #include "api/openapi.h"
 #include "api/page.h"
 #include "api/ports.h"
+#include "api/refused.h"
 #include "api/review.h"
 #include "api/server.h"
 
@@ -445,7 +446,7 @@ static void get_verify(struct request *r)
 	struct err e;
 	struct journal_report rep = {0};
 	struct jsonw w = out(r);
-	if (engine_journal_verify(r->engine, r->parts[0], &rep, &e)) {
+	if (r->n_parts ? engine_journal_verify(r->engine, r->parts[0], &rep, &e) : engine_service_verify(r->engine, &rep, &e)) {
 		request_fail(r, &e);
 		return;
 	}
@@ -457,6 +458,23 @@ static void get_verify(struct request *r)
 	if (!rep.ok || rep.torn)
 		jw_kstr(&w, "reason", rep.reason);
 	jw_close(&w, '}');
+	request_answer(r, 200);
+}
+
+static void get_service_journal(struct request *r)
+{
+	struct err e;
+	uint64_t offset, end;
+	if (!get_offset(r, &offset))
+		return;
+	refused_flush();
+	r->answer.max = ANSWER_MAX;
+	if (engine_service_journal(r->engine, offset, &r->answer, &end, &e)) {
+		request_fail(r, &e);
+		return;
+	}
+	number(r->end, end);
+	r->type = "application/x-ndjson";
 	request_answer(r, 200);
 }
 
@@ -572,6 +590,7 @@ static const struct route routes[] = {
 	{"GET", "/v1/sandboxes/{}/events", BODY_NONE, get_sandbox_events, SCOPE_READ},
 	{"POST", "/v1/sandboxes/{}/dial", BODY_JSON, post_dial, SCOPE_LOCAL},
 	{"POST", "/v1/sandboxes/{}/preview", BODY_JSON, post_preview, SCOPE_RUN},
+	{"DELETE", "/v1/sandboxes/{}/preview", BODY_NONE, delete_preview, SCOPE_RUN},
 	{"POST", "/v1/sandboxes/{}/exec", BODY_JSON, post_exec_wait, SCOPE_RUN},
 	{"POST", "/v1/sandboxes/{}/exec/stream", BODY_JSON, post_exec_stream, SCOPE_RUN},
 	{"GET", "/v1/sandboxes/{}/exec/ws", BODY_NONE, get_sandbox_exec_ws, SCOPE_RUN},
@@ -581,6 +600,8 @@ static const struct route routes[] = {
 	{"HEAD", "/v1/sandboxes/{}/files", BODY_NONE, get_file, SCOPE_READ},
 	{"PUT", "/v1/sandboxes/{}/files", BODY_STREAM, put_file, SCOPE_RUN},
 	{"DELETE", "/v1/sandboxes/{}/files", BODY_NONE, delete_file, SCOPE_RUN},
+	{"GET", "/v1/sandboxes/{}/files/tar", BODY_NONE, get_file_tar, SCOPE_READ},
+	{"PUT", "/v1/sandboxes/{}/files/tar", BODY_STREAM, put_file_tar, SCOPE_RUN},
 	{"GET", "/v1/sandboxes/{}/files/list", BODY_NONE, get_file_list, SCOPE_READ},
 	{"GET", "/v1/sandboxes/{}/files/stat", BODY_NONE, get_file_stat, SCOPE_READ},
 	{"GET", "/v1/sandboxes/{}/files/watch", BODY_NONE, get_file_watch, SCOPE_READ},
@@ -608,6 +629,8 @@ static const struct route routes[] = {
 	{"GET", "/v1/snapshots", BODY_NONE, get_snapshots, SEEN(SCOPE_READ)},
 	{"GET", "/v1/snapshots/{}", BODY_NONE, get_snapshot, SCOPE_READ},
 	{"DELETE", "/v1/snapshots/{}", BODY_NONE, delete_snapshot, SCOPE_RUN},
+	{"GET", "/v1/journal", BODY_NONE, get_service_journal, SCOPE_ADMIN},
+	{"GET", "/v1/journal/verify", BODY_NONE, get_verify, SCOPE_ADMIN},
 	{"GET", "/v1/policy", BODY_NONE, get_rules, SCOPE_READ},
 	{"POST", "/v1/policy", BODY_JSON, post_rules, SCOPE_ADMIN},
 	{"POST", "/v1/policy/check", BODY_JSON, post_check, SCOPE_READ},

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/server_int.h"
 
+#include "api/auth.h"
 #include "api/front.h"
+#include "api/refused.h"
 #include "base/mem.h"
+#include "engine/engine.h"
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -146,6 +149,23 @@ struct front *server_front(struct server *s)
 	return s->front;
 }
 
+struct recheck {
+	struct server *s;
+	const struct request *but;
+};
+
+static bool is_void(void *ctx, const struct front_conn *c)
+{
+	const struct recheck *k = ctx;
+	const struct principal *who = c->request->who;
+	return c->request != k->but && who && who->id[0] && !engine_token_lives(k->s->engine, who->id);
+}
+
+void server_recheck(struct server *s, const struct request *but)
+{
+	front_recheck(s->front, is_void, &(struct recheck){s, but});
+}
+
 struct server *server_new(struct loop *l, struct engine *g, const struct surface *const *surfaces, int listen_fd,
 			  struct err *e)
 {
@@ -191,6 +211,7 @@ void server_free(struct server *s)
 			request_fail(s->suspended, &e);
 	while (s->upgraded)
 		s->upgraded->on_shutdown(s->upgraded);
+	refused_done();
 	loop_flush(s->loop); // clients that went meanwhile
 	loop_del(s->loop, &s->w);
 	timer_clear(s->loop, &s->again);

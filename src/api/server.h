@@ -103,9 +103,12 @@ extern const struct surface native_api;
 struct server *server_new(struct loop *l, struct engine *g, const struct surface *const *surfaces, int listen_fd, struct err *e) MUST_USE;
 void server_free(struct server *s);
 void server_shutdown(struct server *s);
+// A token or a link was taken back: what it let in is cut. Not this one, which is about to be answered.
+void server_recheck(struct server *s, const struct request *but);
 struct front *server_front(struct server *s); // for TCP: listeners, and who takes connections
 
 struct loop *request_loop(struct request *r);
+struct actor request_actor(const struct request *r); // who asks, for what is done later (engine_act)
 const char *request_query(struct request *r, const char *key);	      // NULL when absent
 const char *request_header(const struct request *r, const char *name); // likewise
 void request_each_header(const struct request *r, void (*each)(void *ctx, const char *name, const char *value), void *ctx);

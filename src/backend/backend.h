@@ -109,7 +109,8 @@ struct backend_ops {
 	void (*members)(struct cell *c, struct count_reply r); // processes beside pid 1
 	void (*event)(struct cell *c, const char *type, const char *by, const char *body, struct reply r);
 	void (*policy)(struct cell *c, const struct cell_net *n, struct reply r); // replaces what the cell's gate was told
-	void (*answer)(struct cell *c, uint32_t ask, uint8_t verdict, uint8_t scope); // the first answer to an ask counts
+	// The first answer to an ask counts. by: for the journal.
+	void (*answer)(struct cell *c, uint32_t ask, uint8_t verdict, uint8_t scope, const char *by);
 	// Its limits and times; expires 0 = never.
 	void (*limits)(struct cell *c, const struct limits *l, uint64_t expires_unix_ms, uint64_t idle_ms, struct reply r);
 	void (*stop)(struct cell *c, uint32_t grace_ms, bool remove_layer); // the outcome is gone()

@@ -681,11 +681,14 @@ static void native_limits(struct cell *c, const struct limits *l, uint64_t expir
 	ask(c, M_LIMITS, &b, r);
 }
 
-static void native_answer(struct cell *c, uint32_t ask_id, uint8_t verdict, uint8_t scope)
+static void native_answer(struct cell *c, uint32_t ask_id, uint8_t verdict, uint8_t scope, const char *by)
 {
-	uint8_t body[] = {verdict, scope};
+	auto_buf struct buf b = BUF_INIT(256);
+	wire_u8(&b, verdict);
+	wire_u8(&b, scope);
+	wire_str(&b, by);
 	if (understands(c))
-		chan_send(&c->ch, M_ANSWER, 0, ask_id, body, sizeof body);
+		chan_send_buf(&c->ch, M_ANSWER, ask_id, &b);
 }
 
 static void native_stop(struct cell *c, uint32_t grace_ms, bool remove_layer)

@@ -138,6 +138,23 @@ int fs_mkdirs(int dirfd, const char *path, mode_t mode, struct err *e)
 	return 0;
 }
 
+int fs_mkdirs_beneath(int dirfd, const char *path, mode_t mode, struct err *e)
+{
+	struct str rest = str_of(path), part;
+	auto_fd int at = fs_open_beneath(dirfd, ".", O_RDONLY | O_DIRECTORY, 0, e);
+	while (at >= 0 && str_next(&rest, '/', &part)) {
+		auto_free char *name = xstrndup(part.p, part.n);
+		if (mkdirat(at, name, mode) && errno != EEXIST)
+			return err_sys(e, "mkdir %s", path);
+		int next = fs_open_beneath(at, name, O_RDONLY | O_DIRECTORY, 0, e);
+		if (next < 0)
+			return err_wrap(e, "directory %s", path);
+		close(at);
+		at = next;
+	}
+	return take_fd(&at);
+}
+
 void fs_spread(int dirfd)
 {
 	int flags;

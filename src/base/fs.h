@@ -20,6 +20,8 @@ int fs_put(int dirfd, const char *path, const char *text, struct err *e) MUST_US
 int fs_replace(int dirfd, const char *path, const void *p, size_t n, mode_t mode, struct err *e) MUST_USE;
 
 int fs_mkdirs(int dirfd, const char *path, mode_t mode, struct err *e) MUST_USE; // existing is fine
+// The same where something untrusted has written: a link on the way is an error. Opens the last one.
+int fs_mkdirs_beneath(int dirfd, const char *path, mode_t mode, struct err *e) MUST_USE;
 // Removes name and all below it without following any link; directories it may not enter are made
 // accessible first. Absent is fine.
 int fs_remove_tree(int dirfd, const char *name, struct err *e) MUST_USE;

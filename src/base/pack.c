@@ -9,7 +9,7 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
-#include <dirent.h>
+#include "base/walk.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -18,148 +18,28 @@
 #include <unistd.h>
 
 #define MAGIC "SKEPPAK1"
-#define PACK_PATH 4096 // bytes of a path or link target
-#define PACK_DEPTH 500 // one descriptor per level, within the usual 1024
+#define PACK_DEPTH WALK_DEPTH // one descriptor per level
+#define PACK_PATH WALK_PATH
 #define PACK_CHUNK (128u << 10)
+#define HOLE_MIN 4096u // bytes
 #define ENTRY_HEAD 17u // type, mode, mtime, length of the path
 
-struct writer {
-	int fd;
-	struct buf out, path; // out: what is not yet written
-	char *chunk;
-	struct err *e;
-};
-
-static int flush(struct writer *w)
+static void put_entry(struct buf *out, const struct walk_entry *en)
 {
-	int rc = fs_write_all(w->fd, w->out.p, w->out.n, w->e);
-	buf_clear(&w->out);
-	return rc;
-}
-
-static int put_head(struct writer *w, char type, const struct stat *st)
-{
-	if (w->path.overflow)
-		return err_set(w->e, ERR_LIMIT, "a path is longer than %d bytes", PACK_PATH);
-	wire_u8(&w->out, (uint8_t)type);
-	wire_u32(&w->out, st->st_mode & 0777);
-	wire_u64(&w->out, (uint64_t)st->st_mtim.tv_sec * 1000000000u + (uint64_t)st->st_mtim.tv_nsec);
-	wire_bytes(&w->out, w->path.p, w->path.n);
-	return 0;
-}
-
-static int put_link(struct writer *w, int dirfd, const char *name, const struct stat *st)
-{
-	ssize_t n = readlinkat(dirfd, name, w->chunk, PACK_PATH + 1);
-	if (n < 0)
-		return err_sys(w->e, "read link %s", buf_cstr(&w->path));
-	if (n > PACK_PATH)
-		return err_set(w->e, ERR_LIMIT, "link %s is too long", buf_cstr(&w->path));
-	if (put_head(w, 'l', st))
-		return -1;
-	wire_bytes(&w->out, w->chunk, (size_t)n);
-	return 0;
-}
-
-static int put_file(struct writer *w, int dirfd, const char *name)
-{
-	struct stat st;
-	// O_NONBLOCK: the file may have become a FIFO since it was looked at
-	auto_fd int fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &st))
-		return err_sys(w->e, "open %s", buf_cstr(&w->path));
-	if (!S_ISREG(st.st_mode))
-		return err_set(w->e, ERR_CONFLICT, "%s was replaced while it was read", buf_cstr(&w->path));
-	if (put_head(w, 'f', &st))
-		return -1;
-	wire_u64(&w->out, (uint64_t)st.st_size);
-	for (uint64_t left = (uint64_t)st.st_size; left;) {
-		ssize_t n = read(fd, w->chunk, left < PACK_CHUNK ? left : PACK_CHUNK);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return err_sys(w->e, "read %s", buf_cstr(&w->path));
-		if (!n)
-			return err_set(w->e, ERR_CONFLICT, "%s became shorter while it was read", buf_cstr(&w->path));
-		if (flush(w) || fs_write_all(w->fd, w->chunk, (size_t)n, w->e))
-			return -1;
-		left -= (uint64_t)n;
-	}
-	return 0;
-}
-
-static int put(struct writer *w, int dirfd, const char *name, int depth);
-
-static int put_children(struct writer *w, DIR *d, int depth)
-{
-	struct dirent *ent;
-	size_t keep = w->path.n;
-	while ((errno = 0, ent = readdir(d))) {
-		if (!strcmp(ent->d_name, ".") || !strcmp(ent->d_name, ".."))
-			continue;
-		buf_byte(&w->path, '/');
-		buf_str(&w->path, ent->d_name);
-		if (put(w, dirfd(d), ent->d_name, depth + 1))
-			return -1;
-		w->path.n = keep;
-		w->path.p[keep] = 0;
-	}
-	return errno ? err_sys(w->e, "list %s", buf_cstr(&w->path)) : 0;
-}
-
-static int put_dir(struct writer *w, int dirfd, const char *name, const struct stat *st, int depth)
-{
-	if (depth >= PACK_DEPTH)
-		return err_set(w->e, ERR_LIMIT, "directories are nested deeper than %d", PACK_DEPTH);
-	int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	DIR *d = fd < 0 ? NULL : fdopendir(fd);
-	if (!d) {
-		err_sys(w->e, "open %s", buf_cstr(&w->path));
-		close_fd(&fd);
-		return -1;
-	}
-	int rc = put_head(w, 'd', st) ? -1 : put_children(w, d, depth);
-	closedir(d);
-	return rc;
-}
-
-static int put(struct writer *w, int dirfd, const char *name, int depth)
-{
-	struct stat st;
-	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW))
-		return errno == ENOENT && depth ? 0 : err_sys(w->e, "%s", name); // gone since it was listed
-	int rc = 0;
-	if (S_ISREG(st.st_mode))
-		rc = put_file(w, dirfd, name);
-	else if (S_ISDIR(st.st_mode))
-		rc = put_dir(w, dirfd, name, &st, depth);
-	else if (S_ISLNK(st.st_mode))
-		rc = put_link(w, dirfd, name, &st);
-	else if (!depth) // below the root such a thing is left out
-		rc = err_set(w->e, ERR_UNSUPPORTED, "%s is not a file, directory or link", name);
-	return !rc && w->out.n >= PACK_CHUNK ? flush(w) : rc;
+	wire_u8(out, (uint8_t)en->type);
+	wire_u32(out, en->mode);
+	wire_u64(out, (uint64_t)en->mtime.tv_sec * 1000000000u + (uint64_t)en->mtime.tv_nsec);
+	wire_bytes(out, en->path, en->n_path);
+	if (en->type == 'f')
+		wire_u64(out, en->size);
+	else if (en->type == 'l')
+		wire_bytes(out, en->target, en->n_target);
 }
 
 int pack_write(int out_fd, int dirfd, const char *name, const char *as, struct err *e)
 {
-	struct writer w = {
-		.fd = out_fd,
-		.out = BUF_INIT(PACK_CHUNK * 2),
-		.path = BUF_INIT(PACK_PATH),
-		.e = e,
-		.chunk = xcalloc(1, PACK_CHUNK),
-	};
-	buf_str(&w.out, MAGIC);
-	buf_str(&w.path, as);
-	int rc = put(&w, dirfd, name, 0);
-	if (!rc) {
-		wire_u8(&w.out, 'e');
-		rc = flush(&w);
-	}
-	buf_done(&w.out);
-	buf_done(&w.path);
-	free(w.chunk);
-	return rc;
+	static const struct walk_form form = {.begin = MAGIC, .n_begin = sizeof MAGIC - 1, .entry = put_entry, .end = "e", .n_end = 1};
+	return walk_write(out_fd, dirfd, name, as, &form, e);
 }
 
 // A directory being filled. Its mode and time are put on when it is left: it may be read-only, and
@@ -280,18 +160,31 @@ static int take_dir(struct reader *r, const struct entry *en, int dirfd)
 	return 0;
 }
 
-static int copy_out(struct reader *r, int fd, uint64_t left)
+static bool is_zero(const char *p, size_t n)
 {
-	while (left) {
+	return !n || (!*p && !memcmp(p, p + 1, n - 1));
+}
+
+// Zeros become a hole: a file that has none of its size on the sender's disk has none here either.
+static int put_piece(struct reader *r, int fd, const char *p, size_t n)
+{
+	if (n < HOLE_MIN || !is_zero(p, n))
+		return fs_write_all(fd, p, n, r->e);
+	return lseek(fd, (off_t)n, SEEK_CUR) < 0 ? err_sys(r->e, "seek") : 0;
+}
+
+static int copy_out(struct reader *r, int fd, uint64_t size)
+{
+	for (uint64_t left = size; left;) {
 		if (r->at == r->n && refill(r))
 			return -1;
 		size_t n = r->n - r->at < left ? r->n - r->at : (size_t)left;
-		if (fs_write_all(fd, r->chunk + r->at, n, r->e))
+		if (put_piece(r, fd, r->chunk + r->at, n))
 			return -1;
 		r->at += n;
 		left -= n;
 	}
-	return 0;
+	return ftruncate(fd, (off_t)size) ? err_sys(r->e, "set its size") : 0;
 }
 
 static int take_file(struct reader *r, const struct entry *en, int dirfd)

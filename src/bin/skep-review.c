@@ -176,10 +176,13 @@ static int do_bundle(int argc, char **argv, struct err *e)
 		const char *name, **to;
 	} options[] = {{"--socket", &x.socket}, {"--ticket", &x.ticket}, {"--work", &x.work}, {"--ref", &x.ref},
 		       {"--base", &x.base},	{"--dir", &x.dir},	 {"--branch", &x.branch}};
-	for (int i = 2; i + 1 < argc; i += 2)
+	for (int i = 2; i + 1 < argc; i += 2) {
 		for (size_t k = 0; k < countof(options); k++)
 			if (!strcmp(argv[i], options[k].name))
 				*options[k].to = argv[i + 1];
+		if (!strcmp(argv[i], "--most") && str_to_u64(str_of(argv[i + 1]), 0, UINT64_MAX, &x.most))
+			return err_set(e, ERR_INVALID, "--most wants a number of bytes");
+	}
 	if (!x.socket || !x.ticket || !x.work || !x.ref || (x.branch && !x.dir))
 		return err_set(e, ERR_INVALID, "--socket, --ticket, --work and --ref are needed, and --dir for a branch");
 	char commit[41];

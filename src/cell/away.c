@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cell/cell_int.h"
+#include "cell/input.h"
 #include "model/msg.h"
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,8 @@ struct away {
 	struct away *next;
 	struct sx *exec;
 	char line[KEY_SIZE];
-	uint64_t seen[2], until_ms;
+	uint64_t seen[2], mine, until_ms;
+	bool wrote, in_over;
 };
 
 static struct {
@@ -55,6 +57,7 @@ static void on_late(struct timer *t)
 			continue;
 		}
 		drop(p);
+		input_client_gone(x);
 		client_left(x);
 	}
 	set_timer();
@@ -66,7 +69,8 @@ void away_begin(const struct client *cl)
 	if (self.n >= LIMIT_CLIENTS)
 		return;
 	struct away *a = xcalloc(1, sizeof *a);
-	*a = (struct away){.exec = cl->exec, .seen = {cl->seen[0], cl->seen[1]}, .until_ms = clock_ms() + cl->away_ms, .next = self.list};
+	*a = (struct away){.exec = cl->exec, .seen = {cl->seen[0], cl->seen[1]}, .mine = cl->mine, .wrote = cl->wrote, .in_over = cl->in_over,
+			    .until_ms = clock_ms() + cl->away_ms, .next = self.list};
 	memcpy(a->line, cl->line, sizeof a->line);
 	self.cell = cl->cell;
 	self.list = a;
@@ -76,12 +80,15 @@ void away_begin(const struct client *cl)
 }
 
 // Its connection may look whole from here long after the client has given it up.
-static struct sx *replace(struct cell *c, const char *line)
+static struct sx *replace(struct client *back)
 {
-	for (struct client *cl = c->clients; cl; cl = cl->next) {
+	for (struct client *cl = back->cell->clients; cl; cl = cl->next) {
 		struct sx *x = cl->exec;
-		if (!x || !cl->line[0] || !key_equal(cl->line, line))
+		if (cl == back || !x || !cl->line[0] || !key_equal(cl->line, back->line))
 			continue;
+		back->mine = cl->mine;
+		back->wrote = cl->wrote;
+		back->in_over = cl->in_over;
 		cl->line[0] = 0;
 		cl->exec = NULL;
 		shutdown(cl->chan.fd, SHUT_RDWR);
@@ -90,16 +97,19 @@ static struct sx *replace(struct cell *c, const char *line)
 	return NULL;
 }
 
-struct sx *away_end(struct cell *c, const char *line)
+struct sx *away_end(struct client *back)
 {
 	for (struct away **p = &self.list; *p; p = &(*p)->next)
-		if (key_equal((*p)->line, line)) {
+		if (key_equal((*p)->line, back->line)) {
 			struct sx *x = (*p)->exec;
+			back->mine = (*p)->mine;
+			back->wrote = (*p)->wrote;
+			back->in_over = (*p)->in_over;
 			drop(p);
 			set_timer();
 			return x;
 		}
-	return replace(c, line);
+	return replace(back);
 }
 
 void away_forget(void)
@@ -114,6 +124,14 @@ bool away_is(const struct sx *x)
 {
 	for (const struct away *a = self.list; a; a = a->next)
 		if (a->exec == x)
+			return true;
+	return false;
+}
+
+bool away_writes(const struct sx *x)
+{
+	for (const struct away *a = self.list; a; a = a->next)
+		if (a->exec == x && a->wrote && !a->in_over)
 			return true;
 	return false;
 }

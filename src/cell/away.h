@@ -11,10 +11,11 @@ struct client;
 struct sx;
 
 void away_begin(const struct client *cl); // it went; its exec is not NULL
-// Back: the exec it was attached to, however it left it: one that is still connected is cut off. NULL: nobody with this key
-// is expected.
-struct sx *away_end(struct cell *c, const char *line);
+// Back: the exec it was attached to, however it left it: one that is still connected is cut off. What came of its stdin is
+// known of it again. NULL: nobody with its key is expected.
+struct sx *away_end(struct client *back);
 void away_forget(void); // nobody is expected any more
 bool away_is(const struct sx *x);			   // somebody of it is expected back
+bool away_writes(const struct sx *x);			   // and has not said that its stdin is over
 bool away_any(void);					   // of any exec
 uint64_t away_slowest(const struct sx *x, int stream); // UINT64_MAX: nobody is

@@ -9,6 +9,7 @@
 #include "cell/changed.h"
 #include "cell/denied.h"
 #include "cell/dials.h"
+#include "cell/input.h"
 #include "cell/moves.h"
 #include "cell/ports.h"
 #include "cell/watching.h"
@@ -410,6 +411,8 @@ void cell_on_init_frame(struct chan *ch, struct frame *f)
 			x->in_credit = wire_get_u64(&w);
 			if (x->live)
 				watching_room(x);
+			else
+				input_room(x);
 			client_pump_exec(x);
 		}
 		break;

@@ -40,11 +40,15 @@ struct sx { // an exec, as the supervisor sees it
 	uint32_t number; // on the channel to init
 	struct exec_spec spec;
 	struct exec_result result;
-	char ticket[KEY_SIZE];	   // "" = none open
-	uint64_t ticket_until_ms;
+	struct ticket {
+		char key[KEY_SIZE]; // "" = none
+		uint64_t until_ms;
+	} tickets[LIMIT_TICKETS]; // of clients that were told to come
 	uint32_t pid, request;	   // request: K's id to answer when it has begun; 0 = none
 	bool begun, ended, wants_reader;
 	uint64_t in_received, in_credit;
+	struct buf in_waiting;	// of what was received: init has granted no room for it yet
+	bool in_end, in_ended;	// a client has said it; init was told
 	struct output out[2];
 	struct cast *cast;
 	struct live *live; // of the job `watch`
@@ -58,9 +62,11 @@ struct client {
 	struct chan chan;
 	bool greeted, control, dials, exit_sent, done_sent;
 	bool hangs_up; // M_HANGUP
+	bool wrote, in_over; // to stdin; and has ended it
 	char line[KEY_SIZE]; // "" = it does not come back when its line breaks (cell/away.h)
 	uint64_t away_ms;    // for how long it is expected then
 	bool bye;	     // it had its last word
+	uint64_t mine;	     // bytes of stdin that came from it, with a line: on all its connections
 	struct sx *exec;     // NULL: none, or another line of the same client has it now
 	uint64_t off[2];     // sent
 	uint64_t seen[2];    // and known to have come; counts for a client with a line
@@ -123,9 +129,13 @@ struct cell {
 	struct watch oom;
 	uint64_t oom_seen, pids_seen, disk_floor, walk_free, walk_free_files;
 	bool walking, told_memory, told_pids;
+	uint32_t deep_looks, samples;
+	uint64_t unnamed_memory;
+	struct watch unnamed;
 	struct watch walk;
-	// record: events of the workload, by token bucket
+	// record: events of the workload, by token bucket; and the bytes they may take
 	uint64_t bucket_ms, bucket, dropped;
+	uint64_t room_ms, room, unrecorded, told_room_ms;
 };
 
 // slot.c
@@ -199,7 +209,8 @@ bool sx_send_first(struct cell *c); // the first exec of the spec, to be started
 struct sx *sx_find(struct cell *c, const char *id);
 struct sx *sx_by_number(struct cell *c, uint32_t number);
 struct sx *sx_by_ticket(struct cell *c, const char *ticket);
-void sx_set_ticket(struct sx *x, const char *ticket);
+void sx_set_ticket(struct sx *x, const char *ticket); // in the place of the oldest, where there are too many
+bool sx_expects(const struct sx *x); // a client with a ticket
 void sx_begun(struct sx *x, uint32_t pid);
 void sx_failed(struct sx *x, const struct err *e);
 void sx_output(struct sx *x, uint8_t stream, const void *p, size_t n);

@@ -7,6 +7,7 @@
 #include "cell/cell_int.h"
 #include "cell/denied.h"
 #include "cell/dials.h"
+#include "cell/input.h"
 #include "cell/watching.h"
 #include "model/msg.h"
 #include <errno.h>
@@ -47,7 +48,7 @@ static bool owes(const struct client *cl)
 bool client_waiting(const struct cell *c)
 {
 	for (const struct sx *x = c->execs; x; x = x->next)
-		if (x->wants_reader && x->ticket[0] && clock_ms() <= x->ticket_until_ms)
+		if (x->wants_reader && sx_expects(x))
 			return true; // a short command is over before its client has connected
 	for (const struct client *cl = c->clients; cl; cl = cl->next)
 		if (chan_is_open(&cl->chan) && (chan_queued(&cl->chan) || owes(cl)))
@@ -119,6 +120,10 @@ static void drop(struct client *cl)
 	if (cl->control && c->tired)
 		cell_wake(c); // nobody else will
 	hang_up(cl);
+	if (x && cl->line[0] && !cl->bye)
+		away_begin(cl);
+	if (x)
+		input_client_gone(x);
 	loop_bury(&c->loop, cl, free_client);
 	if (c->stage == CELL_WAITING || c->stage == CELL_BUILDING) {
 		if (cl->control)
@@ -129,8 +134,6 @@ static void drop(struct client *cl)
 	dials_client_gone(cl);
 	if (x && x->live)
 		watching_client_gone(x);
-	if (x && cl->line[0] && !cl->bye)
-		away_begin(cl);
 	if (x)
 		client_left(x);
 	watchdog_activity(c);
@@ -205,6 +208,8 @@ static void send_credit(struct client *cl)
 	auto_buf struct buf b = BUF_INIT(32);
 	wire_u64(&b, cl->exec->in_credit);
 	wire_u64(&b, cl->exec->in_received);
+	if (cl->line[0])
+		wire_u64(&b, cl->mine);
 	if (cl->exec->in_credit == UINT64_MAX) // there is no stdin: nobody waits for it
 		chan_send_later(&cl->chan, M_CREDIT, 0, 0, b.p, b.n);
 	else
@@ -246,20 +251,6 @@ static void on_drain(struct chan *ch)
 
 // --- from the client ---
 
-static void on_input(struct client *cl, struct frame *f)
-{
-	struct wire w = {.p = f->p, .n = f->n};
-	struct sx *x = cl->exec;
-	uint64_t at = wire_get_u64(&w);
-	if (w.bad || at > x->in_received || x->ended)
-		return;
-	size_t seen = x->in_received - at < w.n ? (size_t)(x->in_received - at) : w.n; // repeated after a reconnect
-	if (w.n == seen)
-		return;
-	x->in_received += w.n - seen;
-	chan_send(&x->cell->init, M_DATA, 0, x->number, w.p + seen, w.n - seen);
-}
-
 // A client's own word on what came: only then may the oldest bytes make room.
 static void on_seen(struct client *cl, struct frame *f)
 {
@@ -283,11 +274,13 @@ static void exec_frame(struct client *cl, struct frame *f)
 	switch ((enum msg_type)f->type) {
 	case M_DATA:
 		if (!x->live) // its stdin is the cell's
-			on_input(cl, f);
+			input_data(cl, f);
 		break;
 	case M_EOF: // of stdin; or the client's own reader went away, which the command shall notice if nobody else reads
-		if (f->stream ? only_client(cl) : !x->live)
+		if (f->stream && only_client(cl))
 			chan_send(&x->cell->init, M_EOF, f->stream, x->number, NULL, 0);
+		else if (!f->stream && !x->live)
+			input_end(cl);
 		break;
 	case M_WINSIZE: {
 		uint32_t rows = wire_get_u32(&w), cols = wire_get_u32(&w);
@@ -378,7 +371,7 @@ static void greet(struct client *cl, struct frame *f)
 		return;
 	}
 	take_line(cl, &w);
-	struct sx *x = role != ROLE_CLIENT ? NULL : *key ? sx_by_ticket(c, key) : cl->line[0] ? away_end(c, cl->line) : NULL;
+	struct sx *x = role != ROLE_CLIENT ? NULL : *key ? sx_by_ticket(c, key) : cl->line[0] ? away_end(cl) : NULL;
 	if (!x) {
 		refuse(cl, ERR_DENIED, *key ? "this ticket is not valid or was used before" : "nobody with this line is expected here");
 		return;

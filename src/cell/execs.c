@@ -36,18 +36,31 @@ struct sx *sx_by_number(struct cell *c, uint32_t number)
 struct sx *sx_by_ticket(struct cell *c, const char *ticket)
 {
 	for (struct sx *x = c->execs; x; x = x->next)
-		if (x->ticket[0] && key_equal(x->ticket, ticket)) {
-			x->ticket[0] = 0; // one use
-			return clock_ms() <= x->ticket_until_ms ? x : NULL;
-		}
+		for (struct ticket *t = x->tickets; t < x->tickets + LIMIT_TICKETS; t++)
+			if (t->key[0] && key_equal(t->key, ticket)) {
+				t->key[0] = 0; // one use
+				return clock_ms() <= t->until_ms ? x : NULL;
+			}
 	return NULL;
 }
 
 void sx_set_ticket(struct sx *x, const char *ticket)
 {
-	memcpy(x->ticket, ticket, strnlen(ticket, KEY_SIZE - 1) + 1);
-	x->ticket[KEY_SIZE - 1] = 0;
-	x->ticket_until_ms = clock_ms() + LIMIT_TICKET_MS;
+	struct ticket *t = x->tickets;
+	for (struct ticket *other = t + 1; other < x->tickets + LIMIT_TICKETS && t->key[0]; other++)
+		if (!other->key[0] || other->until_ms < t->until_ms)
+			t = other;
+	memcpy(t->key, ticket, strnlen(ticket, KEY_SIZE - 1) + 1);
+	t->key[KEY_SIZE - 1] = 0;
+	t->until_ms = clock_ms() + LIMIT_TICKET_MS;
+}
+
+bool sx_expects(const struct sx *x)
+{
+	for (const struct ticket *t = x->tickets; t < x->tickets + LIMIT_TICKETS; t++)
+		if (t->key[0] && clock_ms() <= t->until_ms)
+			return true;
+	return false;
 }
 
 uint32_t sx_running(const struct cell *c)
@@ -64,6 +77,7 @@ static void sx_free(struct sx *x)
 	ring_close(&x->out[0].ring);
 	ring_close(&x->out[1].ring);
 	cast_close(x->cast);
+	buf_done(&x->in_waiting);
 	exec_spec_done(&x->spec);
 	exec_result_done(&x->result);
 	free(x->live);
@@ -84,7 +98,7 @@ static void forget_oldest(struct cell *c)
 {
 	struct sx **oldest = NULL;
 	for (struct sx **p = &c->execs; *p; p = &(*p)->next)
-		if ((*p)->ended && !client_attached(*p) && !(*p)->ticket[0])
+		if ((*p)->ended && !client_attached(*p) && !sx_expects(*p))
 			oldest = p;
 	if (!oldest)
 		return;
@@ -184,7 +198,7 @@ void sx_grant(struct sx *x)
 	for (int i = 0; i < 2; i++) {
 		struct output *o = &x->out[i];
 		uint64_t slow = client_slowest(x, i), room = kept_bytes(x->cell);
-		if (slow == UINT64_MAX && x->wants_reader && clock_ms() <= x->ticket_until_ms)
+		if (slow == UINT64_MAX && x->wants_reader && sx_expects(x))
 			slow = 0; // a reader was promised
 		if (slow != UINT64_MAX && o->total + LIMIT_OUTPUT_WINDOW > slow + room)
 			continue; // the writer waits

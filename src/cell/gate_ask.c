@@ -3,6 +3,7 @@
 // once, too late: No.
 #include "base/clock.h"
 #include "base/jsonw.h"
+#include "base/buf.h"
 #include "base/mem.h"
 #include "cell/cell_int.h"
 #include "cell/gate_int.h"
@@ -46,14 +47,14 @@ static void record_answer(struct gate *g, const struct gate_ask *a, enum verdict
 	record(g->cell, "approval.answered", by, &b, true);
 }
 
-// by skepd itself: it knows already.
-static void close_one(struct gate *g, unsigned i, enum verdict v, enum answer_scope scope, const char *by)
+// told: skepd knows already.
+static void close_one(struct gate *g, unsigned i, enum verdict v, enum answer_scope scope, bool told, const char *by)
 {
 	struct gate_ask a = g->asks[i];
 	uint8_t body[] = {(uint8_t)v, (uint8_t)scope};
 	g->asks[i] = g->asks[--g->n_asks];
 	chan_send(&g->chan, M_ANSWER, 0, a.id, body, sizeof body);
-	if (g->cell->control && strcmp(by, "skepd"))
+	if (g->cell->control && !told)
 		chan_send(&g->cell->control->chan, M_ANSWER, 0, a.id, body, sizeof body);
 	record_answer(g, &a, v, scope, by);
 	buf_done(&a.frame);
@@ -65,7 +66,7 @@ static void on_late(struct timer *t)
 	uint64_t now = clock_ms();
 	for (unsigned i = g->n_asks; i--;)
 		if (g->asks[i].until_ms <= now)
-			close_one(g, i, VERDICT_DENY, SCOPE_ONCE, "timeout");
+			close_one(g, i, VERDICT_DENY, SCOPE_ONCE, false, "timeout");
 	if (g->n_asks)
 		timer_set(&g->cell->loop, t, 1000);
 }
@@ -87,7 +88,7 @@ void ask_open(struct gate *g, const struct frame *f)
 	*a = (struct gate_ask){.id = f->id, .until_ms = clock_ms() + GATE_ASK_MS, .frame = BUF_INIT(ASK_MAX + 1)};
 	buf_add(&a->frame, f->p, f->n);
 	if (!has_terminal(c)) {
-		close_one(g, g->n_asks - 1, VERDICT_DENY, SCOPE_ONCE, "nobody");
+		close_one(g, g->n_asks - 1, VERDICT_DENY, SCOPE_ONCE, false, "nobody");
 		return;
 	}
 	for (struct client *cl = c->clients; cl; cl = cl->next)
@@ -102,17 +103,21 @@ void ask_open(struct gate *g, const struct frame *f)
 void ask_close_all(struct gate *g)
 {
 	while (g->n_asks)
-		close_one(g, g->n_asks - 1, VERDICT_DENY, SCOPE_ONCE, "nobody");
+		close_one(g, g->n_asks - 1, VERDICT_DENY, SCOPE_ONCE, false, "nobody");
 	timer_clear(&g->cell->loop, &g->ask_late);
 }
 
 void gate_answer(struct gate *g, const struct frame *f, const struct client *from)
 {
-	if (!g->cell || f->n != 2 || (f->p[0] != VERDICT_ALLOW && f->p[0] != VERDICT_DENY) || f->p[1] > SCOPE_ALWAYS)
+	struct wire w = {.p = f->p, .n = f->n};
+	uint8_t verdict = wire_get_u8(&w), scope = wire_get_u8(&w);
+	if (!g->cell || w.bad || (verdict != VERDICT_ALLOW && verdict != VERDICT_DENY) || scope > SCOPE_ALWAYS)
 		return;
+	bool control = from == g->cell->control;
+	auto_free char *by = control && w.n ? wire_get_str(&w) : NULL;
 	for (unsigned i = 0; i < g->n_asks; i++)
 		if (g->asks[i].id == f->id) {
-			close_one(g, i, f->p[0], f->p[1], from == g->cell->control ? "skepd" : "client");
+			close_one(g, i, verdict, scope, control, by && *by ? by : control ? "skepd" : "client");
 			return;
 		}
 }

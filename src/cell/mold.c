@@ -152,11 +152,31 @@ static int root_times(int layer, struct timespec *out, struct err *e)
 	return 0;
 }
 
+// Rootless the directories above a workspace in /tmp are the cell's own, and stay when /tmp is emptied: one that was changed
+// would tell the next cell something, or keep it out.
+static struct timespec way_times(int scratch, const char *ws)
+{
+	static const char *const parts[][2] = {{"/tmp/", "tmp"}, {"/run/", "run"}, {"/dev/shm/", "shm"}};
+	struct timespec sum = {0};
+	for (size_t i = 0; i < countof(parts); i++) {
+		if (!str_has_prefix(ws, parts[i][0]))
+			continue;
+		auto_free char *path = xasprintf("%s/%s", parts[i][1], ws + strlen(parts[i][0]));
+		for (struct stat st; strchr(path, '/'); *strrchr(path, '/') = 0)
+			if (!fstatat(scratch, path, &st, AT_SYMLINK_NOFOLLOW)) { // one that is gone changes the sum, too
+				sum.tv_sec += st.st_ctim.tv_sec;
+				sum.tv_nsec += st.st_ctim.tv_nsec;
+			}
+	}
+	return sum;
+}
+
 // What is in it is in its three directories; a file that came and went changed one of them.
-static int scratch_times(int scratch, struct timespec out[MOLD_TIMES], struct err *e)
+static int scratch_times(const struct cell *c, struct timespec out[MOLD_TIMES], struct err *e)
 {
 	static const char *const parts[] = {"tmp", "run", "run/lock", "shm"};
-	static_assert(MOLD_LAYER + countof(parts) + 1 == MOLD_TIMES, "a time for each");
+	static_assert(MOLD_LAYER + countof(parts) == MOLD_WAY, "a time for each");
+	int scratch = c->mold.scratch;
 	struct statfs fs;
 	struct stat st;
 	for (size_t i = 0; i < countof(parts); i++) {
@@ -164,6 +184,7 @@ static int scratch_times(int scratch, struct timespec out[MOLD_TIMES], struct er
 			return err_sys(e, "scratch space: %s", parts[i]);
 		out[MOLD_LAYER + i] = st.st_ctim;
 	}
+	out[MOLD_WAY] = way_times(scratch, c->place->spec.ws_path);
 	if (fstatfs(scratch, &fs))
 		return err_sys(e, "scratch space");
 	out[MOLD_TIMES - 1] = (struct timespec){(time_t)fs.f_ffree, (long)fs.f_bfree};
@@ -207,7 +228,7 @@ int mold_cell(struct cell *c, struct err *e)
 	struct wire w = {.p = f.p, .n = f.n};
 	c->init_pid = (pid_t)wire_get_u32(&w);
 	c->init_pidfd = take_fd(&f.fd);
-	if (!c->mold.made[MOLD_LAYER].tv_sec && scratch_times(c->mold.scratch, c->mold.made, e)) // before its first command
+	if (!c->mold.made[MOLD_LAYER].tv_sec && scratch_times(c, c->mold.made, e)) // before its first command
 		return -1;
 	return c->init_pidfd < 0 ? err_set(e, ERR_BUG, "no descriptor of the cell's process came") : 0;
 }
@@ -240,12 +261,12 @@ static bool scratch_is_as_it_was(struct cell *c)
 {
 	struct timespec now[MOLD_TIMES], *made = c->mold.made;
 	struct err e;
-	if (scratch_times(c->mold.scratch, now, &e))
+	if (scratch_times(c, now, &e))
 		return false;
 	if (!memcmp(now + MOLD_LAYER, made + MOLD_LAYER, (MOLD_TIMES - MOLD_LAYER) * sizeof *now))
 		return true;
-	if (made[MOLD_TIMES - 1].tv_sec - now[MOLD_TIMES - 1].tv_sec > LITTLE || !ask(c, M_CLEAN) || scratch_times(c->mold.scratch, now, &e) ||
-	    memcmp(&now[MOLD_TIMES - 1], &made[MOLD_TIMES - 1], sizeof *now))
+	if (made[MOLD_TIMES - 1].tv_sec - now[MOLD_TIMES - 1].tv_sec > LITTLE || !ask(c, M_CLEAN) || scratch_times(c, now, &e) ||
+	    memcmp(now + MOLD_WAY, made + MOLD_WAY, (MOLD_TIMES - MOLD_WAY) * sizeof *now))
 		return false;
 	memcpy(made + MOLD_LAYER, now + MOLD_LAYER, (MOLD_TIMES - MOLD_LAYER) * sizeof *now);
 	return true;

@@ -5,7 +5,8 @@
 // ipc, names, /proc, terminals. Making the rest takes five times as long and wears the disk.
 //
 // Untouched is checked, not believed: no time stamp of the layer's directories changed, no packet ever moved, and in /tmp,
-// /run and /dev/shm there is nothing new, or after what a command left there was removed as much room as before.
+// /run and /dev/shm there is nothing new, or after what a command left there was removed as much room as before, in
+// directories that look as they did.
 #pragma once
 #include "base/chan.h"
 #include "cell/seat.h"
@@ -17,7 +18,8 @@ struct contain;
 
 enum {
 	MOLD_LAYER = 3, // change times: of ws, of home, and of what is in root (the uppers of package caches), added up
-	MOLD_TIMES = 8, // and of tmp, run, run/lock and shm; last: how much of the scratch space is free
+	MOLD_WAY = 7,	// and of tmp, run, run/lock and shm; then of the directories on the way to a workspace in there, added up
+	MOLD_TIMES = 9, // last: how much of the scratch space is free
 };
 
 struct mold {

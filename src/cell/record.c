@@ -11,13 +11,60 @@
 #include "cell/ports.h"
 #include <string.h>
 
+// For each event a second that is allowed: 1 GiB, and when that is used up 32 KiB a second. A kernel build takes half of it.
+#define ROOM_BYTES (512ULL << 10)
+#define ROOM_REFILL 16u // a second
+#define ROOM_HEAD 256u	// of a line, beside what an event says
+#define ROOM_TELL_MS 60000u
+
+static bool is_of_workload(const char *type)
+{
+	static const char *const types[] = {"proc.exec", "denied", "net.request", "file.changed", "port.open", "port.closed"};
+	for (size_t i = 0; i < countof(types); i++)
+		if (!strcmp(type, types[i]))
+			return true;
+	return false;
+}
+
+static void tell_room(struct cell *c)
+{
+	if (!c->unrecorded)
+		return;
+	auto_free char *msg = xasprintf("%llu events of the workload were not recorded: they filled what the journal has for them",
+					(unsigned long long)c->unrecorded);
+	c->unrecorded = 0;
+	c->told_room_ms = clock_ms();
+	record_limit(c, "journal", msg, NULL);
+}
+
+// The journal lies on the host's disk, where the sandbox's own limit does not count it: a program that does nothing but
+// execute what is not there, with long arguments, would fill it.
+static bool has_room(struct cell *c, const char *type, size_t n)
+{
+	uint64_t rate = c->spec.limits.event_rate, most = rate * ROOM_BYTES, now = clock_ms();
+	if (!rate || !is_of_workload(type))
+		return true;
+	if (!c->room_ms)
+		c->room = most > c->journal.bytes ? most - c->journal.bytes : 0;
+	else
+		c->room += (now - c->room_ms) * rate * ROOM_REFILL / 1000;
+	c->room_ms = now;
+	c->room = c->room > most ? most : c->room;
+	bool fits = c->room >= n + ROOM_HEAD;
+	c->room -= fits ? n + ROOM_HEAD : 0;
+	c->unrecorded += !fits;
+	if (c->unrecorded && now - c->told_room_ms >= ROOM_TELL_MS)
+		tell_room(c);
+	return fits;
+}
+
 // A journal that can not be written must not stop the agent's work half way: it is said on the operator's log, and the
 // gap shows in the chain's own numbers as soon as writing works again.
 void record(struct cell *c, const char *type, const char *by, struct buf *body, bool durable)
 {
 	struct err e;
 	c->eventful |= !strcmp(type, "denied") || !strcmp(type, "limit.hit");
-	if (!c->journal.is_open)
+	if (!c->journal.is_open || !has_room(c, type, body ? body->n : 0))
 		return;
 	if (journal_append(&c->journal, type, by, body ? buf_cstr(body) : "", durable, &e))
 		log_line(LOG_ERROR, "sandbox=%s journal: %s", c->spec.sandbox, e.msg);
@@ -45,7 +92,7 @@ void record_cell_up(struct cell *c)
 	jw_kstr(&w, "from", c->spec.was);
 	jw_kstr(&w, "to", "running");
 	jw_kstr(&w, "reason", NULL);
-	record(c, "sandbox.state", "skepd", &b, false);
+	record(c, "sandbox.state", c->spec.by ? c->spec.by : "skepd", &b, false);
 }
 
 void record_cell_gone(struct cell *c)
@@ -53,6 +100,7 @@ void record_cell_gone(struct cell *c)
 	auto_buf struct buf b = BUF_INIT(8192);
 	struct jsonw w = members(&b);
 	denied_flush(c);
+	tell_room(c);
 	jw_kstr(&w, "reason", c->gone_reason);
 	if (c->walk_done)
 		jw_ku64(&w, "pending", c->pending);
@@ -73,7 +121,7 @@ void record_exec_start(struct sx *x)
 	for (char **v = x->spec.env; v && *v; v++)
 		jw_str(&w, *v, strcspn(*v, "="));
 	jw_close(&w, ']');
-	record(x->cell, "exec.start", "skepd", &b, false);
+	record(x->cell, "exec.start", x->spec.by ? x->spec.by : "skepd", &b, false);
 }
 
 void record_exec_exit(struct sx *x)

@@ -8,19 +8,22 @@
 #include "base/mem.h"
 #include "cell/cell_int.h"
 #include "cell/changed.h"
+#include "cell/disk_use.h"
+#include "cell/unnamed.h"
 #include "model/msg.h"
-#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define SAMPLE_MS 250
 #define WALK_BYTES (64ull << 20) // at most this much may be written between two walks
 #define WALK_FILES 20000ull
+#define UNNAMED_EVERY 2 // samples
+#define DEEP_LOOKS 8 // walks between two complaints about what is too deep to count: time to remove it
 
 void watchdog_hit(struct cell *c, const char *limit, const char *message)
 {
@@ -110,6 +113,7 @@ static void ask_usage(struct cell *c)
 {
 	auto_buf struct buf b = BUF_INIT(16);
 	wire_u64(&b, c->spec.limits.memory);
+	wire_u64(&b, c->unnamed_memory); // which init can not see
 	chan_send_buf(&c->init, M_USAGE, 0, &b);
 }
 
@@ -168,6 +172,16 @@ void watchdog_activity(struct cell *c)
 
 // --- memory and processes ---
 
+// Also those that have left every exec.
+static void kill_all(struct cell *c, const char *reason)
+{
+	auto_buf struct buf b = BUF_INIT(16);
+	for (struct sx *x = c->execs; x; x = x->next)
+		sx_kill(x, SIGKILL, reason);
+	wire_u32(&b, SIGKILL);
+	chan_send(&c->init, M_SIGNAL, 1, 0, b.p, b.n);
+}
+
 void watchdog_check_cgroup(struct cell *c)
 {
 	struct cgroup_usage u;
@@ -201,38 +215,82 @@ void watchdog_usage(struct cell *c, uint64_t used, uint32_t killed, uint32_t pro
 		watchdog_hit(c, "memory", "the largest process was killed: the sandbox reached its memory limit; see --memory");
 	}
 	near(c, "memory", used, c->spec.limits.memory, &c->told_memory, "the sandbox is at its memory limit; see --memory");
+	// A daemon is in no exec; where there is no cgroup this look is how it is known, and it goes on as long as there is one.
+	if (processes && c->stage == CELL_UP && !c->sample.at_ms)
+		timer_set(&c->loop, &c->sample, SAMPLE_MS);
 	near(c, "pids", processes + 1, c->spec.limits.pids, &c->told_pids, "the sandbox is at its process limit; see --pids");
+}
+
+// A number may have been given to another process meanwhile: it must be one of the cell's still.
+static bool kill_holder(const struct cell *c, pid_t pid)
+{
+	char path[2][48], ns[2][64] = {"", "?"};
+	struct err e;
+	auto_fd int fd = loop_pidfd(pid, &e);
+	for (int i = 0; fd >= 0 && i < 2; i++) {
+		ssize_t n = fmt_to(path[i], sizeof path[i], "/proc/%d/ns/pid", (int)(i ? pid : c->init_pid)) ? -1 : readlink(path[i], ns[i], sizeof ns[i] - 1);
+		ns[i][n < 0 ? 0 : n] = 0;
+	}
+	return fd >= 0 && *ns[0] && !strcmp(ns[0], ns[1]) && !syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
+}
+
+static void on_unnamed(struct watch *w, uint32_t events)
+{
+	struct cell *c = container_of(w, struct cell, unnamed);
+	struct unnamed u;
+	int fd = w->fd;
+	(void)events;
+	loop_del(&c->loop, w);
+	bool whole = read(fd, &u, sizeof u) == sizeof u;
+	close(fd);
+	c->unnamed_memory = whole ? u.memory : 0;
+	if (!whole || !c->spec.limits.memory || u.memory <= c->spec.limits.memory)
+		return;
+	c->told_memory = true;
+	watchdog_hit(c, "memory", "the process with most memory in files without a name was killed: the sandbox reached its memory limit; see --memory");
+	if (!kill_holder(c, u.holder))
+		kill_all(c, "the sandbox reached its memory limit");
+}
+
+// A cgroup counts memory in files that only a descriptor holds; where there is none they are looked for.
+static void look_for_unnamed(struct cell *c)
+{
+	int p[2];
+	struct err e;
+	if (c->unnamed.fd >= 0 || c->samples++ % UNNAMED_EVERY || pipe2(p, O_CLOEXEC))
+		return;
+	pid_t pid = fork();
+	if (!pid) {
+		struct unnamed u;
+		if (fork()) // the grandchild is nobody's to reap
+			_exit(0);
+		unnamed_count(c->init_pid, &u);
+		_exit(write(p[1], &u, sizeof u) == sizeof u ? 0 : 1);
+	}
+	close(p[1]);
+	if (pid > 0)
+		waitpid(pid, NULL, 0);
+	c->unnamed.fn = on_unnamed;
+	if (pid < 0 || loop_add(&c->loop, &c->unnamed, p[0], LOOP_IN, &e))
+		close(p[0]);
 }
 
 // --- disk ---
 
-struct disk_use {
-	uint64_t bytes, files;
-};
-
-static void add_use(int dir, const char *name, struct disk_use *u, int depth)
+static char *disk_message(const struct cell *c, const struct disk_use *u)
 {
-	struct stat st;
-	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW))
-		return;
-	u->bytes += (uint64_t)st.st_blocks * 512;
-	u->files++;
-	if (!S_ISDIR(st.st_mode) || depth > 200)
-		return;
-	int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	DIR *d = fd < 0 ? NULL : fdopendir(fd);
-	struct dirent *ent;
-	while (d && (ent = readdir(d)))
-		if (strcmp(ent->d_name, ".") && strcmp(ent->d_name, ".."))
-			add_use(fd, ent->d_name, u, depth + 1);
-	if (d)
-		closedir(d);
-}
-
-static void kill_all(struct cell *c, const char *reason)
-{
-	for (struct sx *x = c->execs; x; x = x->next)
-		sx_kill(x, SIGKILL, reason);
+	const struct limits *l = &c->spec.limits;
+	if (u->too_deep)
+		return xasprintf("the sandbox has more than %d directories below each other, which are not counted; its commands were stopped. "
+				 "Remove them with: skep exec %s -- rm ...",
+				 DISK_DEPTH, c->spec.sandbox);
+	if (l->files && u->files > l->files)
+		return xasprintf("the sandbox holds %llu files, more than its limit of %llu; its commands were "
+				 "stopped. Remove some with: skep exec %s -- rm ...",
+				 (unsigned long long)u->files, (unsigned long long)l->files, c->spec.sandbox);
+	return xasprintf("the sandbox uses %llu MiB of disk, more than its limit of %llu MiB; its commands "
+			 "were stopped. Remove files with: skep exec %s -- rm ..., or see --disk",
+			 (unsigned long long)(u->bytes >> 20), (unsigned long long)(l->disk >> 20), c->spec.sandbox);
 }
 
 static void over_disk(struct cell *c, const struct disk_use *u)
@@ -241,19 +299,14 @@ static void over_disk(struct cell *c, const struct disk_use *u)
 	// Once over, cleaning up must be possible: only growth from there on is stopped again.
 	uint64_t bytes = l->disk > c->disk_floor ? l->disk : c->disk_floor;
 	bool many = l->files && u->files > l->files;
-	if ((!l->disk || u->bytes <= bytes) && !many) {
+	bool deep = u->too_deep && l->disk && c->deep_looks++ % DEEP_LOOKS == 0; // how much was removed down there nobody knows
+	if ((!l->disk || u->bytes <= bytes) && !many && !deep) {
 		if (u->bytes < l->disk)
 			c->disk_floor = 0;
 		return;
 	}
 	c->disk_floor = u->bytes + (1 << 20);
-	auto_free char *msg = many ? xasprintf("the sandbox holds %llu files, more than its limit of %llu; its commands were "
-					       "stopped. Remove some with: skep exec %s -- rm ...",
-					       (unsigned long long)u->files, (unsigned long long)l->files, c->spec.sandbox)
-				   : xasprintf("the sandbox uses %llu MiB of disk, more than its limit of %llu MiB; its commands "
-					       "were stopped. Remove files with: skep exec %s -- rm ..., or see --disk",
-					       (unsigned long long)(u->bytes >> 20), (unsigned long long)(l->disk >> 20),
-					       c->spec.sandbox);
+	auto_free char *msg = disk_message(c, u);
 	watchdog_hit(c, "disk", msg);
 	kill_all(c, msg);
 }
@@ -280,10 +333,10 @@ static void start_walk(struct cell *c)
 		return;
 	pid_t pid = fork();
 	if (!pid) {
-		struct disk_use u = {0};
+		struct disk_use u;
 		if (fork()) // the grandchild is nobody's to reap
 			_exit(0);
-		add_use(AT_FDCWD, c->spec.layer, &u, 0);
+		disk_use_count(c->spec.layer, c->init_pid, &u);
 		_exit(write(p[1], &u, sizeof u) == sizeof u ? 0 : 1);
 	}
 	close(p[1]);
@@ -336,8 +389,10 @@ static void on_sample(struct timer *t)
 		return;
 	if (!c->paused) {
 		watchdog_check_cgroup(c);
-		if (supervised(c))
+		if (supervised(c)) {
+			look_for_unnamed(c);
 			ask_usage(c);
+		}
 		sample_disk(c);
 	}
 	if (has_processes(c))

@@ -14,7 +14,7 @@
 
 struct log_opts {
 	const char *type;
-	bool follow, verify, json;
+	bool follow, verify, service, json;
 };
 
 static const struct opt log_opts[] = {
@@ -22,6 +22,7 @@ static const struct opt log_opts[] = {
 	      "only events of type T, or whose type starts with T.; net: requests, refusals, secrets"),
 	FLAG(AT(struct log_opts, follow), "follow", 'f', "go on with what is added"),
 	FLAG(AT(struct log_opts, verify), "verify", 0, "check the chain of hashes instead"),
+	FLAG(AT(struct log_opts, service), "service", 0, "of skepd itself: who was refused, which tokens were made"),
 	FLAG(AT(struct log_opts, json), "json", 0, "print the lines as they are"),
 	OPTS_END,
 };
@@ -66,7 +67,7 @@ static void print_member(struct buf *b, const char *key, const json_t *v)
 
 static void print_event(struct buf *b, const json_t *ev)
 {
-	static const char *const shown[] = {"seq", "time", "prev", "type", "by"};
+	static const char *const shown[] = {"seq", "time", "prev", "type"}, *const ours[] = {"skepd", "skep-cell", "skep-gate", "local"};
 	const char *key;
 	json_t *v;
 	buf_fmt(b, "%-24.24s  ", json_str(ev, "time"));
@@ -76,6 +77,8 @@ static void print_event(struct buf *b, const json_t *ev)
 		bool skip = json_is_null(v);
 		for (size_t i = 0; i < countof(shown); i++)
 			skip |= !strcmp(key, shown[i]);
+		for (size_t i = 0; i < countof(ours) && !strcmp(key, "by"); i++) // a token's name is worth the room
+			skip |= !strcmp(json_str(ev, "by"), ours[i]);
 		if (!skip)
 			print_member(b, key, v);
 	}
@@ -106,12 +109,13 @@ static void print_line(const struct log_opts *o, struct str line, struct buf *b)
 }
 
 // Prints the whole lines of one answer and moves *at behind them. 1 = there may be more, 0 = the end.
+// id NULL: of the service.
 static int print_from(struct api *a, const char *id, const struct log_opts *o, unsigned wait_ms, uint64_t *at, struct err *e)
 {
 	auto_http_reply struct http_reply r = {0};
 	auto_buf struct buf b = BUF_INIT(4 * HTTP_BODY_MAX);
 	auto_free char *query = xasprintf("journal?offset=%llu&wait_ms=%u", (unsigned long long)*at, wait_ms);
-	auto_free char *path = api_path("/v1/sandboxes", id, query);
+	auto_free char *path = id ? api_path("/v1/sandboxes", id, query) : xasprintf("/v1/%s", query);
 	if (api_bytes(a, path, &r, e))
 		return -1;
 	const char *last = r.body.n ? memrchr(r.body.p, '\n', r.body.n) : NULL;
@@ -147,7 +151,7 @@ static int verify(const struct call *c, struct api *a, const char *id)
 {
 	struct err e;
 	const struct log_opts *o = c->opts;
-	auto_free char *path = api_path("/v1/sandboxes", id, "journal/verify");
+	auto_free char *path = id ? api_path("/v1/sandboxes", id, "journal/verify") : xstrdup("/v1/journal/verify");
 	auto_json json_t *j = api_json(a, "GET", path, NULL, &e);
 	if (!j)
 		return out_fail(c, &e);
@@ -172,8 +176,12 @@ static int log_run(const struct call *c)
 	auto_api struct api a = API_CLOSED;
 	if (api_open(&a, &e))
 		return out_fail(c, &e);
-	auto_free char *id = c->n_words ? xstrdup(c->words[0]) : api_default_id(&a, &e);
-	if (!id)
+	if (o->service && (c->n_words || o->follow)) {
+		err_set(&e, ERR_INVALID, "--service is no sandbox's, and is not followed");
+		return out_usage(c, &e);
+	}
+	auto_free char *id = o->service ? NULL : c->n_words ? xstrdup(c->words[0]) : api_default_id(&a, &e);
+	if (!id && !o->service)
 		return out_fail(c, &e);
 	if (o->verify)
 		return verify(c, &a, id);

@@ -148,13 +148,26 @@ void line_keep(struct line *l, uint64_t at, const void *p, size_t n)
 	buf_add(&l->kept, p, n);
 }
 
-void line_taken(struct line *l, uint64_t upto)
+static void cut(struct line *l, uint64_t upto)
 {
 	if (upto <= l->kept_from)
 		return;
 	uint64_t n = upto - l->kept_from;
 	buf_cut(&l->kept, n < l->kept.n ? (size_t)n : l->kept.n);
 	l->kept_from = upto;
+}
+
+void line_taken(struct line *l, uint64_t mine, uint64_t all)
+{
+	cut(l, mine);
+	l->ahead = all > mine ? all - mine : 0;
+}
+
+void line_guess(struct line *l, uint64_t all)
+{
+	cut(l, all > l->ahead ? all - l->ahead : 0);
+	l->kept_from = 0;
+	l->ahead = all;
 }
 
 bool line_must_say(struct line *l, int stream, uint64_t got, bool idle)

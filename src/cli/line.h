@@ -16,7 +16,8 @@ struct line {
 	bool stranger;		   // the cell does not know our key (any more): by a new ticket then
 	uint64_t said[3];	   // by stream: what the cell was told to have come
 	struct buf kept;	   // bytes of stdin it may not have
-	uint64_t kept_from;	   // number of the first one
+	uint64_t kept_from;	   // number of the first one, among those we sent
+	uint64_t ahead;		   // bytes of others that the exec had got before ours, as far as known
 };
 
 // How long a broken line is tried again (SKEP_RETRY); INVALID when that is no number. 0 = not at all.
@@ -30,8 +31,10 @@ void line_hello(struct line *l, struct buf *b, const uint64_t got[3]); // M_HELL
 int line_again(struct line *l, struct err *e) MUST_USE;
 void line_works(struct line *l); // a frame came
 
-// stdin: what was sent, and how far the cell has it.
+// stdin: what we sent (at: of ours alone), and how far the cell has it: `mine` bytes of ours, `all` of everybody's.
 void line_keep(struct line *l, uint64_t at, const void *p, size_t n);
-void line_taken(struct line *l, uint64_t upto);
+void line_taken(struct line *l, uint64_t mine, uint64_t all);
+// The same to a stranger, who is told of all alone: right unless others wrote meanwhile. Ours are counted from 0 again.
+void line_guess(struct line *l, uint64_t all);
 // Is the cell to be told by M_SEEN that bytes up to `got` have come? idle: nothing more is on its way.
 bool line_must_say(struct line *l, int stream, uint64_t got, bool idle);

@@ -207,14 +207,15 @@ int out_flush(struct buf *b)
 	return 1;
 }
 
-// Only strings have other characters than ASCII, so the whole text can be gone through at once.
+// Only strings have other characters than ASCII, or the one control character JSON need not escape, so the whole text can
+// be gone through at once.
 static void json_ascii(struct buf *b, const struct buf *json)
 {
 	const unsigned char *p = (const unsigned char *)json->p, *end = p + json->n;
 	for (size_t len; p < end; p += len) {
 		len = sequence_len(*p);
 		uint32_t c = decode(p, len);
-		if (c < 0x80)
+		if (c < 0x7f)
 			buf_byte(b, (char)c);
 		else if (c < 0x10000)
 			buf_fmt(b, "\\u%04x", c);

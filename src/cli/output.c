@@ -6,6 +6,7 @@
 #include "base/str.h"
 #include "cli/api.h"
 #include "cli/out.h"
+#include "cli/plain.h"
 #include "cli/session.h"
 #include "cli/verbs.h"
 #include <errno.h>
@@ -20,7 +21,7 @@ struct attach_opts {
 };
 
 struct logs_opts {
-	bool follow;
+	bool follow, raw;
 	const char *stream;
 };
 
@@ -33,6 +34,7 @@ static const struct opt attach_opts[] = {
 static const struct opt logs_opts[] = {
 	FLAG(AT(struct logs_opts, follow), "follow", 'f', "go on until the exec ends"),
 	CHOICE(AT(struct logs_opts, stream), "stream", 0, "S", "only this one", "stdout|stderr"),
+	FLAG(AT(struct logs_opts, raw), "raw", 0, "byte for byte also on a terminal, which then obeys what it says"),
 	OPTS_END,
 };
 
@@ -50,8 +52,21 @@ static void mark_gap(const char *stream, uint64_t bytes)
 	out_stderr(&b);
 }
 
+// NULL: it ends here. On a terminal what steers it is shown and not obeyed.
+static int put_bytes(struct plain *p, int fd, const char *bytes, size_t n, struct err *e)
+{
+	if (!p)
+		return fs_write_all(fd, bytes, n, e);
+	auto_buf struct buf b = BUF_INIT(5 * n + 256);
+	if (bytes)
+		plain_add(p, bytes, n, &b);
+	else
+		plain_end(p, &b);
+	return fs_write_all(fd, b.p, b.n, e);
+}
+
 // What was kept of one stream, in answers of bounded size.
-static int copy_stream(struct api *a, const char *id, const char *stream, int fd, struct err *e)
+static int copy_stream(struct api *a, const char *id, const char *stream, int fd, struct plain *plain, struct err *e)
 {
 	for (uint64_t at = 0;;) {
 		auto_http_reply struct http_reply r = {0};
@@ -62,20 +77,24 @@ static int copy_stream(struct api *a, const char *id, const char *stream, int fd
 		uint64_t from = header_u64(&r, "X-Skep-Offset", at);
 		if (from > at)
 			mark_gap(stream, from - at);
-		if (fs_write_all(fd, r.body.p, r.body.n, e))
+		if (put_bytes(plain, fd, r.body.p, r.body.n, e))
 			return -1;
 		at = from + r.body.n;
 		if (!r.body.n || at >= header_u64(&r, "X-Skep-End", at))
-			return 0;
+			return plain ? put_bytes(plain, fd, NULL, 0, e) : 0;
 	}
 }
 
-static int copy_streams(struct api *a, const char *id, const char *only, struct err *e)
+static int copy_streams(struct api *a, const char *id, const struct logs_opts *o, struct err *e)
 {
-	if ((!only || !strcmp(only, "stdout")) && copy_stream(a, id, "stdout", 1, e))
-		return -1;
-	if ((!only || !strcmp(only, "stderr")) && copy_stream(a, id, "stderr", 2, e))
-		return -1;
+	static const char *const names[] = {"stdout", "stderr"};
+	for (int i = 0; i < 2; i++) {
+		struct plain plain = {0};
+		if (o->stream && strcmp(o->stream, names[i]))
+			continue;
+		if (copy_stream(a, id, names[i], i + 1, isatty(i + 1) && !o->raw ? &plain : NULL, e))
+			return -1;
+	}
 	return 0;
 }
 
@@ -91,7 +110,7 @@ static json_t *ask_attach(struct api *a, const char *id, json_t **out_exec, stru
 static int replay(const struct call *c, struct api *a, const json_t *exec)
 {
 	struct err e;
-	if (copy_streams(a, c->words[0], NULL, &e))
+	if (copy_streams(a, c->words[0], &(struct logs_opts){0}, &e))
 		return out_fail(c, &e);
 	return (int)json_u64(exec, "status");
 }
@@ -130,11 +149,12 @@ static int follow(const struct call *c, struct api *a, struct err *e)
 	auto_json json_t *exec = NULL;
 	auto_json json_t *j = ask_attach(a, c->words[0], &exec, e);
 	if (!j)
-		return e->kind == ERR_CONFLICT ? copy_streams(a, c->words[0], o->stream, e) : -1;
+		return e->kind == ERR_CONFLICT ? copy_streams(a, c->words[0], o, e) : -1;
 	struct pump_result r;
 	struct pump_spec spec = {
 		.in = -1,
 		.marks = true,
+		.plain = !o->raw,
 		.join = true,
 		.out = o->stream && strcmp(o->stream, "stdout") ? -1 : 1,
 		.err = o->stream && strcmp(o->stream, "stderr") ? -1 : 2,
@@ -153,7 +173,7 @@ static int logs_run(const struct call *c)
 	const struct logs_opts *o = c->opts;
 	struct err e;
 	auto_api struct api a = API_CLOSED;
-	if (api_open(&a, &e) || (o->follow ? follow(c, &a, &e) : copy_streams(&a, c->words[0], o->stream, &e)))
+	if (api_open(&a, &e) || (o->follow ? follow(c, &a, &e) : copy_streams(&a, c->words[0], o, &e)))
 		return out_fail(c, &e);
 	return 0;
 }
@@ -210,6 +230,7 @@ const struct cmd cmd_logs = {
 	.name = "logs",
 	.args = "EXEC",
 	.help = "print what an exec wrote",
+	.notes = "On a terminal colours stay; whatever else would steer it is shown and not obeyed.",
 	.opts = logs_opts,
 	.opts_size = sizeof(struct logs_opts),
 	.min_words = 1,

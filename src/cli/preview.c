@@ -14,12 +14,13 @@
 
 struct preview_opts {
 	uint64_t ttl;
-	bool no_open, json;
+	bool no_open, revoke, json;
 };
 
 static const struct opt preview_opts[] = {
 	VALUE(OPT_DURATION, AT(struct preview_opts, ttl), "ttl", 0, "D", "the link works for this long (default: 12h, at most 30d)"),
 	FLAG(AT(struct preview_opts, no_open), "no-open", 0, "print the link only"),
+	FLAG(AT(struct preview_opts, revoke), "revoke", 0, "take back a LINK, or all links of a sandbox or of its PORT"),
 	FLAG(AT(struct preview_opts, json), "json", 0, "print JSON"),
 	OPTS_END,
 };
@@ -95,6 +96,72 @@ static json_t *ask(struct api *a, const char *id, uint64_t port, uint64_t ttl, s
 	return api_json(a, "POST", path, buf_cstr(&body), e);
 }
 
+// --- taking links back ---
+
+struct link {
+	char *id, *port, *sign; // owned
+};
+
+static void link_done(struct link *l)
+{
+	free(l->id);
+	free(l->port);
+	free(l->sign);
+}
+
+// http://PORT-ID.HOST/?skep_preview=SIGN, or http://HOST/preview/ID/PORT/?…
+static int link_parse(const char *url, struct link *out, struct err *e)
+{
+	static const char query[] = "skep_preview=", path[] = "/preview/";
+	const char *host = strstr(url, "://"), *sign = strstr(url, query), *at = strstr(url, path);
+	struct str rest = str_of(at ? at + sizeof path - 1 : host ? host + 3 : ""), a, b;
+	bool ok = sign && str_next(&rest, at ? '/' : '-', &a) && str_next(&rest, at ? '/' : '.', &b) && rest.p;
+	if (!ok)
+		return err_set(e, ERR_INVALID, "this is not a link of skep preview: give all of it, in quotes");
+	*out = (struct link){.id = at ? xstrndup(a.p, a.n) : xstrndup(b.p, b.n), .port = at ? xstrndup(b.p, b.n) : xstrndup(a.p, a.n),
+			     .sign = xstrndup(sign + sizeof query - 1, strcspn(sign + sizeof query - 1, "&#"))};
+	return 0;
+}
+
+static bool is_plain(const char *s)
+{
+	return s[strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789-")] == 0;
+}
+
+static int take_back(struct api *a, const struct link *l, struct err *e)
+{
+	auto_buf struct buf query = BUF_INIT(512);
+	if ((l->port && !is_plain(l->port)) || (l->sign && !is_plain(l->sign)))
+		return err_set(e, ERR_INVALID, "this is not a link of skep preview: give all of it, in quotes");
+	buf_str(&query, "preview");
+	if (l->port)
+		buf_fmt(&query, "?port=%s", l->port);
+	if (l->sign)
+		buf_fmt(&query, "&signature=%s", l->sign);
+	auto_free char *target = api_path("/v1/sandboxes", l->id, buf_cstr(&query));
+	return api_do(a, "DELETE", target, NULL, e);
+}
+
+static int revoke_run(const struct call *c, struct api *a)
+{
+	struct err e;
+	struct link l = {0};
+	int rc = 0;
+	if (c->n_words && strstr(c->words[0], "://")) {
+		rc = c->n_words == 1 ? link_parse(c->words[0], &l, &e) : err_set(&e, ERR_INVALID, "a link names its port itself");
+	} else {
+		bool alone = c->n_words == 1 && names_port(c->words[0]);
+		const char *port = alone ? c->words[0] : c->n_words == 2 ? c->words[1] : NULL;
+		l.id = c->n_words && !alone ? xstrdup(c->words[0]) : api_default_id(a, &e);
+		l.port = port ? xstrdup(port) : NULL;
+		rc = l.id ? 0 : -1;
+	}
+	if (!rc)
+		rc = take_back(a, &l, &e);
+	link_done(&l);
+	return rc ? out_fail(c, &e) : 0;
+}
+
 static int preview_run(const struct call *c)
 {
 	const struct preview_opts *o = c->opts;
@@ -104,6 +171,8 @@ static int preview_run(const struct call *c)
 	auto_buf struct buf line = BUF_INIT(4096);
 	if (api_open(&a, &e))
 		return out_fail(c, &e);
+	if (o->revoke)
+		return revoke_run(c, &a);
 	bool alone = c->n_words == 1 && names_port(c->words[0]); // a port of the sandbox of this directory
 	auto_free char *id = c->n_words && !alone ? xstrdup(c->words[0]) : api_default_id(&a, &e);
 	if (!id)
@@ -130,10 +199,10 @@ static int preview_run(const struct call *c)
 
 const struct cmd cmd_preview = {
 	.name = "preview",
-	.args = "[ID] [PORT]",
+	.args = "[ID|LINK] [PORT]",
 	.help = "print a link to a port of a sandbox, and open it",
 	.notes = "Who has the link may use that port until it expires, and nothing else. Without PORT: the one that is open.\n"
-		 "On a terminal with a desktop the link is opened (xdg-open).",
+		 "On a terminal with a desktop the link is opened (xdg-open). With --revoke links end now, and with them what they let in.",
 	.opts = preview_opts,
 	.opts_size = sizeof(struct preview_opts),
 	.max_words = 2,

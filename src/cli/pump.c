@@ -13,6 +13,7 @@
 #include "cli/cell.h"
 #include "cli/line.h"
 #include "cli/out.h"
+#include "cli/plain.h"
 #include "cli/sink.h"
 #include "cli/term.h"
 #include "model/msg.h"
@@ -49,13 +50,16 @@ struct pump {
 	struct buf in, out;
 	size_t chunk, out_at; // chunk: bytes asked for at once
 	struct sink sinks[2]; // stdout, stderr
+	struct plain plain[2];
 	bool joined;	      // both are the same file: one queue keeps their order
 	uint64_t got[3];      // by stream: offset of the next byte
-	uint64_t in_start, in_off, in_credit;
-	bool in_known, in_over; // in_known: the cell told where stdin stands
-	bool in_ended;		// and it was told that there is no more
+	uint64_t in_off, in_credit;
+	uint64_t mine;	     // bytes of stdin sent by us alone
+	bool in_over, typed; // typed: bytes of stdin were sent
+	bool in_ended;	     // and the cell was told that there are no more
 	bool done;		// M_DONE came
 	bool came_back;		// on a line that is not the first
+	bool repeat;		// and the cell has yet to say what of stdin it has
 	struct ask ask;
 	sigset_t mask_before;
 };
@@ -194,7 +198,7 @@ static bool wants_stdin(const struct pump *p)
 static void end_stdin(struct pump *p)
 {
 	p->in_over = true;
-	p->in_ended = !p->s->join || p->in_off != p->in_start;
+	p->in_ended = !p->s->join || p->typed;
 	if (p->in_ended)
 		put_frame(p, M_EOF, 0, &(struct buf){0});
 }
@@ -203,8 +207,8 @@ static void end_stdin(struct pump *p)
 static void repeat_stdin(struct pump *p, uint64_t taken)
 {
 	auto_buf struct buf b = BUF_INIT(p->line.kept.max + 8);
-	if (taken > p->in_off) // others sent as well
-		p->in_off = taken;
+	p->in_off = taken + p->line.kept.n;
+	p->mine = p->line.kept_from + p->line.kept.n;
 	wire_u64(&b, p->line.kept_from);
 	buf_add(&b, p->line.kept.p, p->line.kept.n);
 	if (p->line.kept.n)
@@ -227,19 +231,23 @@ static void drop_stdin(struct pump *p)
 
 static int on_credit(struct pump *p, struct wire *w)
 {
-	uint64_t upto = wire_get_u64(w), taken = wire_get_u64(w);
+	uint64_t upto = wire_get_u64(w), taken = wire_get_u64(w), mine = line_comes_back(&p->line) ? wire_get_u64(w) : 0;
 	if (w->bad)
 		return malformed(p);
 	if (upto == UINT64_MAX) {
+		p->repeat = false;
 		drop_stdin(p);
 		return 0;
 	}
-	line_taken(&p->line, taken);
-	if (!p->in_known && p->came_back)
+	if (p->repeat && p->line.stranger)
+		line_guess(&p->line, taken);
+	else
+		line_taken(&p->line, mine, taken);
+	if (p->repeat)
 		repeat_stdin(p, taken);
-	else if (!p->in_known) // behind what earlier clients sent
-		p->in_start = p->in_off = taken;
-	p->in_known = true;
+	else if (p->in_off < taken) // others write, too
+		p->in_off = taken;
+	p->repeat = false;
 	p->in_credit = upto;
 	return 0;
 }
@@ -319,8 +327,10 @@ static void read_stdin(struct pump *p)
 		return;
 	put_head(at, 8 + (uint32_t)n, M_DATA, 0);
 	for (int i = 0; i < 8; i++)
-		at[FRAME_HEAD + i] = (char)(p->in_off >> 8 * i);
-	line_keep(&p->line, p->in_off, at + DATA_HEAD, (size_t)n);
+		at[FRAME_HEAD + i] = (char)((line_comes_back(&p->line) ? p->mine : STDIN_APPEND) >> 8 * i);
+	line_keep(&p->line, p->mine, at + DATA_HEAD, (size_t)n);
+	p->typed = true;
+	p->mine += (uint64_t)n;
 	p->out.n += DATA_HEAD + (size_t)n;
 	p->in_off += (uint64_t)n;
 }
@@ -361,6 +371,20 @@ static int tell_gap(struct pump *p, int stream, uint64_t from, uint64_t to)
 	return sink_put(&p->sinks[1 - p->joined], b.p, b.n, p->e) ? sink_failed(p) : 0;
 }
 
+// NULL: it ends here.
+static int put_output(struct pump *p, int stream, const char *bytes, size_t n)
+{
+	int fd = stream == 1 ? p->s->out : p->s->err;
+	if (!p->s->plain || fd < 0 || !isatty(fd))
+		return n ? sink_put(sink_of(p, stream), bytes, n, p->e) : 0;
+	auto_buf struct buf b = BUF_INIT(5 * n + 256);
+	if (bytes)
+		plain_add(&p->plain[stream - 1], bytes, n, &b);
+	else
+		plain_end(&p->plain[stream - 1], &b);
+	return sink_put(sink_of(p, stream), b.p, b.n, p->e);
+}
+
 static int on_data(struct pump *p, int stream, struct wire *w)
 {
 	uint64_t off = wire_get_u64(w);
@@ -372,9 +396,7 @@ static int on_data(struct pump *p, int stream, struct wire *w)
 	if (seen >= w->n)
 		return 0;
 	p->got[stream] += w->n - seen;
-	if (sink_put(sink_of(p, stream), w->p + seen, w->n - seen, p->e))
-		return sink_failed(p);
-	return 0;
+	return put_output(p, stream, (const char *)w->p + seen, w->n - seen) ? sink_failed(p) : 0;
 }
 
 static int on_gap(struct pump *p, int stream, struct wire *w)
@@ -391,7 +413,7 @@ static int on_ended(struct pump *p, struct wire *w)
 		return malformed(p);
 	p->exited = true;
 	term_restore(); // what follows may take a moment, and ^C should work again
-	return 0;
+	return put_output(p, 1, NULL, 0) || put_output(p, 2, NULL, 0) ? sink_failed(p) : 0;
 }
 
 static int on_changes(struct pump *p, struct wire *w)
@@ -427,7 +449,7 @@ static int on_refusal(struct pump *p, struct wire *w)
 	uint32_t kind = wire_get_u32(w);
 	(void)wire_get_u32(w);
 	auto_free char *msg = wire_get_str(w);
-	if (kind == ERR_DENIED && p->came_back && !p->in_known && p->s->exec && !p->line.stranger) {
+	if (kind == ERR_DENIED && p->repeat && p->s->exec && !p->line.stranger) {
 		p->line.stranger = p->closed = p->mute = true; // it waited for us no longer
 		return 0;
 	}
@@ -441,8 +463,6 @@ static void suspend(struct pump *p);
 static int on_frame(struct pump *p, const struct frame *f)
 {
 	struct wire w = {.p = f->p, .n = f->n};
-	if (f->type != M_ERR)
-		line_works(&p->line);
 	switch ((enum msg_type)f->type) {
 	case M_DATA:
 		return on_data(p, f->stream, &w);
@@ -486,6 +506,8 @@ static int take_frames(struct pump *p)
 		uint32_t id = h[8] | h[9] << 8 | h[10] << 16 | (uint32_t)h[11] << 24;
 		if (on_frame(p, &(struct frame){.type = h[4], .stream = h[5], .id = id, .p = h + FRAME_HEAD, .n = n, .fd = -1}))
 			return -1;
+		if (h[4] != M_ERR)
+			line_works(&p->line);
 		at += FRAME_HEAD + n;
 	}
 	buf_cut(&p->in, at);
@@ -711,7 +733,8 @@ static int come_back(struct pump *p)
 	ask_done(&p->ask); // refused, since nobody was there
 	p->out_at = p->in_credit = 0;
 	p->came_back = true;
-	p->closed = p->mute = p->in_known = false;
+	p->closed = p->mute = false;
+	p->repeat = true;
 	greet(p);
 	take_terminal(p);
 	return 0;

@@ -170,7 +170,7 @@ void engine_answer(struct engine *g, const char *id, uint32_t ask, int verdict, 
 		task_refuse(d, &e);
 		return;
 	}
-	g->backend->ops->answer(b->cell, ask, (uint8_t)verdict, (uint8_t)scope);
+	g->backend->ops->answer(b->cell, ask, (uint8_t)verdict, (uint8_t)scope, *g->actor.name ? g->actor.name : "skepd");
 	keep_answer(b, &a->row, verdict, scope, d);
 	ask_free(a);
 }

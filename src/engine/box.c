@@ -189,6 +189,7 @@ struct task *task_new(struct box *b, enum task_kind kind, struct done d)
 	t->kind = kind;
 	t->box = b;
 	t->done = d;
+	t->actor = b->g->actor;
 	return t;
 }
 
@@ -215,12 +216,21 @@ static void on_waited(struct timer *tm)
 	task_end(t, &e);
 }
 
+// What it does from here on is done by who asked for it.
+static void run(struct task *t)
+{
+	struct engine *g = t->box->g;
+	struct actor was = engine_act(g, t->actor);
+	task_run(t);
+	engine_act(g, was);
+}
+
 void task_submit(struct task *t)
 {
 	struct box *b = t->box;
 	if (!b->holder && !b->queue) {
 		b->holder = t;
-		task_run(t);
+		run(t);
 		return;
 	}
 	struct task **p = &b->queue;
@@ -239,7 +249,7 @@ static void run_next(struct box *b)
 	b->queue = t->next;
 	timer_clear(b->g->loop, &t->wait);
 	b->holder = t;
-	task_run(t);
+	run(t);
 }
 
 void task_answer(struct task *t, const struct err *e)
@@ -263,8 +273,11 @@ void task_answer(struct task *t, const struct err *e)
 		forks[i] = &t->forks[i]->row;
 	o.forks = forks;
 	o.snapshot = t->made && t->kind >= TASK_SNAPSHOT ? &t->made->row : NULL;
+	struct engine *g = t->box->g;
+	struct actor was = engine_act(g, t->actor); // what follows from it is theirs, too
 	if (t->done.fn)
 		t->done.fn(t->done.ctx, e, e ? NULL : &o);
+	engine_act(g, was);
 	free(forks);
 }
 

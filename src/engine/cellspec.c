@@ -52,6 +52,7 @@ static void copy_exec(const struct exec_spec *x, struct exec_spec *out)
 	out->env = strv_copy(x->env);
 	out->cwd = dup_or_null(x->cwd);
 	out->user = dup_or_null(x->user);
+	out->by = dup_or_null(x->by);
 }
 
 static char **lowers_of(const struct box *b)
@@ -69,6 +70,7 @@ void cellspec_make(struct box *b, const struct task *t, bool maintenance, struct
 	const struct sandbox *s = &b->row;
 	*out = (struct cell_spec){
 		.hostname = xstrdup(s->name ? s->name : s->id),
+		.by = t && *t->actor.name ? xstrdup(t->actor.name) : NULL,
 		.was = maintenance ? NULL : xstrdup(state_name(s->state)),
 		.profile = s->profile,
 		.nested = s->nested && !maintenance,
@@ -179,6 +181,7 @@ int exec_make(struct box *b, const char *caller_cwd, struct task *t, struct err 
 	s->argv = take(&x->argv);
 	s->env = make_env(b, x, s->id);
 	s->user = take(&x->user);
+	s->by = *t->actor.name ? xstrdup(t->actor.name) : NULL;
 	s->tty = x->tty;
 	s->want_stdin = x->want_stdin;
 	s->detached = x->detached;

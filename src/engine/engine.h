@@ -257,6 +257,21 @@ int engine_trust_look(struct engine *g, const char *dir, struct trust_view *out,
 void engine_trust(struct engine *g, const char *dir, const char *sha256, struct done d);
 void engine_trusted(struct engine *g, void (*each)(void *ctx, const struct trust_row *r), void *ctx);
 
+// --- who did it ---
+// By whom what happens now is caused, for the journal: a token's name or id, "local", …; "" = skepd itself. An operation keeps it
+// to its end. Returns the one before, to be put back.
+struct actor {
+	char name[44];
+};
+struct actor engine_act(struct engine *g, struct actor who);
+struct actor engine_actor(const struct engine *g); // for what is done later
+void engine_record(struct engine *g, const char *id, const char *type, const char *body); // what a surface did, in a sandbox's journal
+// The journal of the service itself, beside those of the sandboxes: who was refused, which tokens were made. Its offset and end as
+// of a sandbox's.
+void engine_service_record(struct engine *g, const char *type, const char *body);
+int engine_service_journal(struct engine *g, uint64_t offset, struct buf *out, uint64_t *out_end, struct err *e) MUST_USE;
+int engine_service_verify(struct engine *g, struct journal_report *out, struct err *e) MUST_USE;
+
 // --- who may ask ---
 // Where the site's configuration, or else the user's, wants skepd to listen. Borrowed lists, NULL = nowhere.
 int engine_listen_config(struct engine *g, char *const **out, char *const **out_urls, struct err *e) MUST_USE;

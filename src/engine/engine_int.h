@@ -8,6 +8,7 @@
 //   env.c     environment of an exec               image.c  gc.c  child.c (sister programs)
 //   expiry.c  ttl, leases, pins                    check.c  rows that somebody edited
 //   note.c    what surfaces keep and are told      sync.c    what survives a power cut
+//   service.c the journal of the service
 //   snap_int.h stacks of layers: layers.c seal.c snapshot.c fork.c derived.c sizes.c budget.c
 //   review_int.h review: review.c
 //   base_int.h what it stands on: base.c made.c pin.c
@@ -38,6 +39,7 @@ struct task {
 	enum task_kind kind;
 	struct box *box;
 	struct done done;
+	struct actor actor; // who asked for it
 	bool answered;
 	bool floating; // an exec or attach under way that does not hold the box
 	bool force;
@@ -69,7 +71,7 @@ struct task {
 
 // An event that found the journal still held by a cell that is just ending.
 struct late {
-	char *type, *body;
+	char *type, *by, *body;
 	struct late *next;
 };
 
@@ -162,6 +164,7 @@ struct engine {
 	struct sync_wait *sync_waits;
 	struct sync *syncs; // seal.c: snapshots whose layers are not on disk yet, the first one at work
 	uint64_t started; // this daemon
+	struct actor actor; // who causes what is done now
 	bool has_bash;
 	void (*on_new)(void *ctx, const struct sandbox *s); // may be NULL
 	void *on_new_ctx;
@@ -241,7 +244,9 @@ void ports_events_init(struct box *b); // ports.c
 void ports_forget(struct box *b); // its cell is gone
 
 // record.c
-void record(struct box *b, const char *type, const char *body); // through the cell, or into the file
+// Through the cell, or into the file. By whoever acts, else by who asked for the operation that has the box, else by skepd.
+void record(struct box *b, const char *type, const char *body);
+void record_by(struct box *b, const char *by, const char *type, const char *body);
 void record_unheard(struct box *b); // the cell is gone: what it did not get any more
 void record_late_flush(struct box *b); // the cell is up: what waited goes through it
 void record_forget(struct box *b);

@@ -266,7 +266,7 @@ static void settle_end(struct box *b, const struct cell_end *end)
 		b->row.anchor_seq = end->seq;
 		memcpy(b->row.anchor, end->head, sizeof b->row.anchor);
 	} else {
-		record(b, "cell.gone", "\"reason\":\"died\"");
+		record_by(b, "skepd", "cell.gone", "\"reason\":\"died\"");
 	}
 	if (b->maintenance)
 		box_save(b);
@@ -335,7 +335,7 @@ static void died_unseen(struct box *b)
 {
 	bool was_live = b->row.state == STATE_RUNNING || b->row.state == STATE_PAUSED;
 	b->row.pending = -1;
-	record(b, "cell.gone", "\"reason\":\"died\"");
+	record_by(b, "skepd", "cell.gone", "\"reason\":\"died\"");
 	if (b->row.state == STATE_CREATING)
 		box_move(b, STATE_FAILED, "skepd ended while it was being created");
 	else if (was_live)

@@ -29,7 +29,7 @@ static void say(struct box *b, const char *reason)
 	struct jsonw w = {.b = &body};
 	jw_kstr(&w, "limit", b->row.lease ? "lease" : "ttl");
 	jw_kstr(&w, "message", reason);
-	record(b, "limit.hit", body.overflow ? "" : buf_cstr(&body));
+	record_by(b, "skepd", "limit.hit", body.overflow ? "" : buf_cstr(&body));
 	box_save(b);
 }
 

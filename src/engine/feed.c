@@ -186,18 +186,22 @@ struct starter {
 	struct feed *f;
 	struct exec_request x;
 	char *id;
+	struct actor who;
 };
 
 static void on_go(struct chore *c)
 {
 	struct starter *s = container_of(c, struct starter, go);
 	struct feed *f = s->f;
+	struct engine *g = f->g;
+	struct actor was = engine_act(g, s->who);
 	if (f->closed)
 		loop_bury(f->loop, f, feed_free);
 	else if (s->x.argv)
 		engine_exec(f->g, s->id, &s->x, (struct done){on_begun, f});
 	else
 		engine_attach(f->g, s->id, (struct done){on_begun, f});
+	engine_act(g, was);
 	exec_request_done(&s->x);
 	free(s->id);
 	free(s);
@@ -209,6 +213,7 @@ static void start(struct feed *f, const char *id, struct exec_request *x)
 	s->go.fn = on_go;
 	s->f = f;
 	s->id = xstrdup(id);
+	s->who = engine_actor(f->g);
 	if (x) {
 		s->x = *x;
 		*x = (struct exec_request){0};

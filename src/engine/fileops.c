@@ -326,20 +326,31 @@ static void get_end(void *ctx, const struct err *e)
 	loop_bury(g->loop, g, get_free);
 }
 
-struct file_get *file_get_open(const struct file_at *at, const char *path, const char *from, uint64_t len,
-			       const struct file_get_ops *ops, void *ctx)
+// argv: taken.
+static struct file_get *get_open(const struct file_at *at, char **argv, const struct file_get_ops *ops, void *ctx)
 {
 	static const struct job_ops jops = {.data = get_data, .end = get_end};
 	struct file_get *g = xcalloc(1, sizeof *g);
 	*g = (struct file_get){.loop = at->loop, .ops = ops, .ctx = ctx, .head = BUF_INIT(1 << 20)};
+	g->run = job_open(at->loop, at->engine, &(struct job){.sandbox = at->sandbox, .user = at->user, .argv = argv}, &jops, g);
+	strv_free(argv);
+	return g;
+}
+
+struct file_get *file_get_open(const struct file_at *at, const char *path, const char *from, uint64_t len,
+			       const struct file_get_ops *ops, void *ctx)
+{
 	char **v = begin(at, "get", path);
 	if (from)
 		add_text(&v, "from=", from);
 	if (len < INT64_MAX)
 		add_number(&v, "len=", len);
-	g->run = job_open(at->loop, at->engine, &(struct job){.sandbox = at->sandbox, .user = at->user, .argv = v}, &jops, g);
-	strv_free(v);
-	return g;
+	return get_open(at, v, ops, ctx);
+}
+
+struct file_get *file_tar_open(const struct file_at *at, const char *path, const struct file_get_ops *ops, void *ctx)
+{
+	return get_open(at, begin(at, "tar", path), ops, ctx);
 }
 
 void file_get_pause(struct file_get *g, bool on)
@@ -395,17 +406,30 @@ static void put_end(void *ctx, const struct err *e)
 	loop_bury(p->loop, p, put_free);
 }
 
-struct file_put *file_put_open(const struct file_at *at, const char *path, const struct file_how *how,
-			       const struct file_put_ops *ops, void *ctx)
+// argv: taken.
+static struct file_put *put_open(const struct file_at *at, char **argv, const struct file_put_ops *ops, void *ctx)
 {
 	static const struct job_ops jops = {put_data, put_room, put_end};
 	struct file_put *p = xcalloc(1, sizeof *p);
 	*p = (struct file_put){.loop = at->loop, .ops = ops, .ctx = ctx, .answer = BUF_INIT(1 << 20)};
+	p->run = job_open(at->loop, at->engine, &(struct job){.sandbox = at->sandbox, .user = at->user, .argv = argv}, &jops, p);
+	strv_free(argv);
+	return p;
+}
+
+struct file_put *file_put_open(const struct file_at *at, const char *path, const struct file_how *how,
+			       const struct file_put_ops *ops, void *ctx)
+{
 	char **v = begin(at, "write", path);
 	add_how(&v, how);
-	p->run = job_open(at->loop, at->engine, &(struct job){.sandbox = at->sandbox, .user = at->user, .argv = v}, &jops, p);
-	strv_free(v);
-	return p;
+	return put_open(at, v, ops, ctx);
+}
+
+struct file_put *file_untar_open(const struct file_at *at, const char *dir, unsigned flags, const struct file_put_ops *ops, void *ctx)
+{
+	char **v = begin(at, "untar", dir);
+	add_flags(&v, flags & FILE_PARENTS);
+	return put_open(at, v, ops, ctx);
 }
 
 size_t file_put_send(struct file_put *p, const void *bytes, size_t n)

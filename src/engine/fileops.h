@@ -106,6 +106,10 @@ size_t file_put_send(struct file_put *p, const void *bytes, size_t n); // how ma
 void file_put_eof(struct file_put *p);
 void file_put_close(struct file_put *p);
 
+// A tree as a tar archive, out and in; head and end as above.
+struct file_get *file_tar_open(const struct file_at *at, const char *path, const struct file_get_ops *ops, void *ctx);
+struct file_put *file_untar_open(const struct file_at *at, const char *dir, unsigned flags, const struct file_put_ops *ops, void *ctx);
+
 struct file_watch;
 struct file_watch_ops {
 	void (*event)(void *ctx, enum file_event ev, bool dir, const char *name); // first FILE_READY; name relative to the directory

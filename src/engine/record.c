@@ -21,13 +21,13 @@
 #define LATE_MS 50
 #define LATE_TRIES 100
 
-static int append(struct box *b, const char *type, const char *body, struct err *e)
+static int append(struct box *b, const char *by, const char *type, const char *body, struct err *e)
 {
 	struct journal j = {0};
 	auto_fd int dir = fs_open(b->g->sandboxes, b->row.id, O_RDONLY | O_DIRECTORY, 0, e);
 	if (dir < 0 || journal_open(&j, dir, e))
 		return -1;
-	int rc = journal_append(&j, type, "skepd", body, false, e);
+	int rc = journal_append(&j, type, by, body, false, e);
 	b->row.anchor_seq = j.seq;
 	memcpy(b->row.anchor, j.head, sizeof b->row.anchor);
 	journal_close(&j);
@@ -38,19 +38,20 @@ static int append(struct box *b, const char *type, const char *body, struct err 
 
 static void on_late(struct timer *t);
 
-static void list_add(struct late **list, const char *type, const char *body)
+static void list_add(struct late **list, const char *by, const char *type, const char *body)
 {
 	struct late *l = xcalloc(1, sizeof *l);
 	l->type = xstrdup(type);
+	l->by = xstrdup(by);
 	l->body = xstrdup(body);
 	while (*list)
 		list = &(*list)->next;
 	*list = l;
 }
 
-static void keep_for_later(struct box *b, const char *type, const char *body)
+static void keep_for_later(struct box *b, const char *by, const char *type, const char *body)
 {
-	list_add(&b->late, type, body);
+	list_add(&b->late, by, type, body);
 	b->late_timer.fn = on_late;
 	if (!b->late_timer.at_ms)
 		timer_set(b->g->loop, &b->late_timer, LATE_MS);
@@ -61,6 +62,7 @@ static void drop_first(struct late **list)
 	struct late *l = *list;
 	*list = l->next;
 	free(l->type);
+	free(l->by);
 	free(l->body);
 	free(l);
 }
@@ -72,10 +74,10 @@ static void on_heard(void *ctx, const struct err *e)
 		drop_first(&b->sent);
 }
 
-static void to_cell(struct box *b, const char *type, const char *body)
+static void to_cell(struct box *b, const char *by, const char *type, const char *body)
 {
-	list_add(&b->sent, type, body);
-	b->g->backend->ops->event(b->cell, type, "skepd", body, (struct reply){on_heard, b});
+	list_add(&b->sent, by, type, body);
+	b->g->backend->ops->event(b->cell, type, by, body, (struct reply){on_heard, b});
 }
 
 // A short command can be over before its cell has heard that it runs.
@@ -83,7 +85,7 @@ void record_unheard(struct box *b)
 {
 	struct err e;
 	for (; b->sent; drop_first(&b->sent))
-		if (append(b, b->sent->type, b->sent->body, &e))
+		if (append(b, b->sent->by, b->sent->type, b->sent->body, &e))
 			log_line(LOG_ERROR, "sandbox=%s event %s lost: %s", b->row.id, b->sent->type, e.msg);
 }
 
@@ -96,7 +98,7 @@ static bool cell_listens(const struct box *b)
 void record_late_flush(struct box *b)
 {
 	while (b->late && !b->maintenance) {
-		to_cell(b, b->late->type, b->late->body);
+		to_cell(b, b->late->by, b->late->type, b->late->body);
 		drop_first(&b->late);
 	}
 }
@@ -111,7 +113,7 @@ static void on_late(struct timer *t)
 		timer_set(b->g->loop, &b->late_timer, LATE_MS);
 		return;
 	}
-	while (b->late && !append(b, b->late->type, b->late->body, &e)) {
+	while (b->late && !append(b, b->late->by, b->late->type, b->late->body, &e)) {
 		drop_first(&b->late);
 		b->late_tries = 0;
 		box_save(b);
@@ -135,23 +137,48 @@ void record_forget(struct box *b)
 	timer_clear(b->g->loop, &b->late_timer);
 }
 
-void record(struct box *b, const char *type, const char *body)
+void record_by(struct box *b, const char *by, const char *type, const char *body)
 {
 	struct err e;
 	if (cell_listens(b)) {
-		to_cell(b, type, body);
+		to_cell(b, by, type, body);
 		return;
 	}
 	if (b->late || b->cell) { // a cell that is starting or ending may hold the journal
-		keep_for_later(b, type, body);
+		keep_for_later(b, by, type, body);
 		return;
 	}
-	if (!append(b, type, body, &e))
+	if (!append(b, by, type, body, &e))
 		return;
 	if (e.kind == ERR_CONFLICT)
-		keep_for_later(b, type, body);
+		keep_for_later(b, by, type, body);
 	else
 		log_line(LOG_ERROR, "sandbox=%s event %s lost: %s", b->row.id, type, e.msg);
+}
+
+struct actor engine_act(struct engine *g, struct actor who)
+{
+	struct actor was = g->actor;
+	g->actor = who;
+	return was;
+}
+
+struct actor engine_actor(const struct engine *g)
+{
+	return g->actor;
+}
+
+void record(struct box *b, const char *type, const char *body)
+{
+	const char *acts = b->g->actor.name, *holds = b->holder ? b->holder->actor.name : "";
+	record_by(b, *acts ? acts : *holds ? holds : "skepd", type, body);
+}
+
+void engine_record(struct engine *g, const char *id, const char *type, const char *body)
+{
+	struct box *b = box_by_id(g, id);
+	if (b)
+		record(b, type, body);
 }
 
 static void record_rules(struct jsonw *w, char *const *rules)

@@ -224,6 +224,13 @@ static const char *base_commit(const struct sandbox *s)
 	return s->repo ? head_of(s) : NULL;
 }
 
+// What the sandbox may hold, and some history that it only borrows. The git that writes is its own, and could go on for ever.
+static uint64_t bundle_most(const struct sandbox *s)
+{
+	uint64_t most = s->limits.disk * 4;
+	return most && most < LIMIT_BUNDLE ? LIMIT_BUNDLE : most;
+}
+
 // The exec inside writes the bundle; skep-review reads it there, and trusts none of it.
 static void on_bundling(void *ctx, const struct err *e, const struct outcome *o)
 {
@@ -233,9 +240,10 @@ static void on_bundling(void *ctx, const struct err *e, const struct outcome *o)
 	auto_free char *work = review_path(r, "export"), *sock = engine_socket(r->g, r->box);
 	auto_free char *ticket = o && o->ticket ? xstrdup(o->ticket) : NULL;
 	char a0[] = "skep-review", a1[] = "bundle", a2[] = "--socket", a4[] = "--ticket", a6[] = "--work", a8[] = "--ref", dir[] = "--dir",
-	     branch[] = "--branch", base[] = "--base";
-	char *argv[] = {a0, a1, a2, sock, a4, ticket, a6, work, a8, r->ref, NULL, NULL, NULL, NULL, NULL, NULL, NULL};
-	size_t n = 10;
+	     branch[] = "--branch", base[] = "--base", most[] = "--most";
+	auto_free char *bytes = xasprintf("%llu", (unsigned long long)(b ? bundle_most(&b->row) : 0));
+	char *argv[] = {a0, a1, a2, sock, a4, ticket, a6, work, a8, r->ref, most, bytes, NULL, NULL, NULL, NULL, NULL, NULL, NULL};
+	size_t n = 12;
 	auto_free char *commit = b && base_commit(&b->row) ? xstrdup(base_commit(&b->row)) : NULL;
 	if (b && b->row.repo)
 		argv[n++] = dir, argv[n++] = b->row.repo;
@@ -294,7 +302,7 @@ void engine_review(struct engine *g, const char *id, struct review_want *w, stru
 		return;
 	}
 	struct review *r = xcalloc(1, sizeof *r), **p = &g->reviews;
-	*r = (struct review){.g = g, .want = *w, .done = d, .out = BUF_INIT(OUT_MAX)};
+	*r = (struct review){.g = g, .want = *w, .done = d, .actor = g->actor, .out = BUF_INIT(OUT_MAX)};
 	*w = (struct review_want){0};
 	memcpy(r->box, b->row.id, sizeof r->box);
 	bool busy = false;

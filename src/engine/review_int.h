@@ -19,6 +19,7 @@ struct review {
 	struct review_want want;
 	struct review_done done;
 	bool running;
+	struct actor actor;
 	struct buf out;
 	char *ref; // of an export of commits
 	struct review *next;

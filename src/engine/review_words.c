@@ -157,5 +157,5 @@ void review_note(struct review *r, struct box *b, const json_t *last)
 		jw_kstr(&w, "base_after", json_str(result, "base_after"));
 		put_ops(&w, &r->out);
 	}
-	record(b, types[r->want.verb], buf_cstr(&body));
+	record_by(b, *r->actor.name ? r->actor.name : "skepd", types[r->want.verb], buf_cstr(&body));
 }

@@ -116,7 +116,7 @@ static void on_frame(struct chan *ch, struct frame *f)
 		if (w.bad || f->stream)
 			break;
 		if (t->sent < received)
-			t->sent = received; // others sent before us
+			t->sent = received; // others send, too
 		t->allowed = to > t->allowed ? to : t->allowed;
 		if (t->ops->room)
 			t->ops->room(t->ctx, received);
@@ -187,11 +187,16 @@ size_t tap_room(const struct tap *t)
 
 size_t tap_send(struct tap *t, const void *p, size_t n)
 {
+	return tap_send_at(t, STDIN_APPEND, p, n);
+}
+
+size_t tap_send_at(struct tap *t, uint64_t at, const void *p, size_t n)
+{
 	size_t room = tap_room(t), all = n < room ? n : room;
 	for (size_t done = 0; done < all;) {
 		auto_buf struct buf b = BUF_INIT(CHUNK + 8);
 		size_t part = all - done < CHUNK ? all - done : CHUNK;
-		wire_u64(&b, t->sent);
+		wire_u64(&b, at == STDIN_APPEND ? at : at + done);
 		buf_add(&b, (const char *)p + done, part);
 		chan_send(&t->ch, M_DATA, 0, 0, b.p, b.n);
 		t->sent += part;

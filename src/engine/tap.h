@@ -23,8 +23,11 @@ void tap_close(struct tap *t); // the exec goes on, and gets what was sent
 void tap_pause(struct tap *t, bool on);
 
 size_t tap_room(const struct tap *t); // bytes of stdin that tap_send takes now
-size_t tap_send(struct tap *t, const void *p, size_t n); // how many of them were taken
-void tap_eof(struct tap *t); // of stdin, behind what was sent
+// How many of them were taken. They go behind what came, also from others, in the order of arrival.
+size_t tap_send(struct tap *t, const void *p, size_t n);
+// For who counts: `at` is the number of the first one in all of stdin; those that came before are not taken twice.
+size_t tap_send_at(struct tap *t, uint64_t at, const void *p, size_t n);
+void tap_eof(struct tap *t); // of stdin, behind what was sent; it ends when all who wrote have said so, or left
 void tap_resize(struct tap *t, uint32_t rows, uint32_t cols);
 void tap_signal(struct tap *t, uint32_t signal);
 

@@ -3,6 +3,7 @@
 #include "engine/net_int.h"
 
 #include "base/clock.h"
+#include "base/jsonw.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/seal.h"
@@ -62,6 +63,17 @@ static int check(struct engine *g, struct token_row *t, struct err *e)
 	return 0;
 }
 
+static void note(struct engine *g, const char *type, const struct token_row *t)
+{
+	auto_buf struct buf b = BUF_INIT(4096);
+	struct jsonw w = {.b = &b};
+	jw_kstr(&w, "token", t->id);
+	jw_kstr(&w, "name", t->name);
+	jw_kstr(&w, "scope", scope_name(t->scope));
+	jw_kstr(&w, "on", t->on == ON_ALL ? "all" : t->value);
+	engine_service_record(g, type, b.overflow ? "" : buf_cstr(&b));
+}
+
 const struct token_row *engine_token_new(struct engine *g, struct token_row *want, char out[TOKEN_SIZE], struct err *e)
 {
 	struct token_row t = *want;
@@ -82,6 +94,7 @@ const struct token_row *engine_token_new(struct engine *g, struct token_row *wan
 		return NULL;
 	}
 	keep(g, &t);
+	note(g, "token.made", &g->tokens[g->n_tokens - 1]);
 	memcpy(out, text, strlen(text) + 1);
 	explicit_bzero(text, strlen(text));
 	return &g->tokens[g->n_tokens - 1];
@@ -109,6 +122,7 @@ int engine_token_remove(struct engine *g, const char *word, struct err *e)
 		return err_set(e, fit ? ERR_CONFLICT : ERR_NOT_FOUND, fit ? "%.40s fits several tokens" : "no token %.40s (skep token ls lists them)", word);
 	if (store_token_drop(g->store, g->tokens[at].id, e) || store_flush(g->store, e))
 		return -1;
+	note(g, "token.removed", &g->tokens[at]);
 	token_row_done(&g->tokens[at]);
 	memmove(&g->tokens[at], &g->tokens[at + 1], (g->n_tokens - at - 1) * sizeof *g->tokens);
 	g->n_tokens--;

@@ -219,6 +219,12 @@ bool exchange_up(struct exchange *x, const char *p, size_t n)
 	return false;
 }
 
+void exchange_up_trailer(struct exchange *x, struct head *trailer)
+{
+	struct swap s = opened_swap(x->o);
+	swap_trailer(&s, trailer);
+}
+
 static void mask_field(struct mask_set *set, struct field *f)
 {
 	auto_buf struct buf b = BUF_INIT(1 << 20);

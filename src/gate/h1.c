@@ -100,6 +100,7 @@ static void put_up_end(struct h1 *h, struct buf *out)
 	if (h->up.trailer.n && !http_trailer_parse(h->up.trailer.p, h->up.trailer.n, &t, &e))
 		for (int i = 0; i < t.n_fields; i++)
 			head_add(&trailer, t.fields[i].name, t.fields[i].value);
+	exchange_up_trailer(&h->x, &trailer);
 	h1_put_end(h->up.kind, &trailer, out);
 	head_done(&trailer);
 }

@@ -141,6 +141,7 @@ static void request_end(struct h2_stream *s)
 static void got_request(struct h2_stream *s, bool end)
 {
 	if (s->request_seen) {
+		exchange_up_trailer(&s->x, &s->up.trailer);
 		s->up.has_trailer = s->up.trailer.n > 0;
 		request_end(s);
 		return;

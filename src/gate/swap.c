@@ -2,6 +2,7 @@
 #include "gate/swap.h"
 
 #include "base/mem.h"
+#include "gate/credential.h"
 #include <openssl/evp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,6 +157,22 @@ static void set_path(struct head *h, struct buf *b, bool ours)
 	h->path_ours |= ours;
 }
 
+static struct str key_of(struct str part)
+{
+	const char *equals = memchr(part.p, '=', part.n);
+	return (struct str){part.p, equals ? (size_t)(equals - part.p) : part.n};
+}
+
+static bool is_bound_query(const struct swap *s, struct str key)
+{
+	for (size_t i = 0; i < s->policy->n_secrets; i++) {
+		const struct secret_ref *r = &s->policy->secrets[i];
+		if (r->as == SECRET_QUERY && is_bound_here(s, r) && credential_key_is(key, r->key))
+			return true;
+	}
+	return false;
+}
+
 // key=PLACEHOLDER in the query. A key of that name without our placeholder is a credential of the client: it goes.
 static bool swap_query(struct head *h, const struct secret_ref *r, const struct secret_value *v)
 {
@@ -166,8 +183,7 @@ static bool swap_query(struct head *h, const struct secret_ref *r, const struct 
 	str_next(&rest, '?', &part);
 	buf_add(&b, part.p, part.n);
 	while (str_next(&rest, '&', &part)) {
-		size_t k = strlen(r->key);
-		bool here = part.n > k && !memcmp(part.p, r->key, k) && part.p[k] == '=';
+		bool here = credential_key_is(key_of(part), r->key);
 		secret_buf struct buf one = BUF_INIT(VALUE_MAX);
 		bool swapped = here && replace(part, r->placeholder, (struct str){value.p, value.n}, &one);
 		any |= swapped;
@@ -250,28 +266,53 @@ static bool set(struct head *h, const struct secret_ref *r, const struct secret_
 	return true;
 }
 
-static bool is_credential(const char *name)
-{
-	static const char *const names[] = {
-		"Authorization",  "Proxy-Authorization", "X-Api-Key",	   "Api-Key",
-		"X-Auth-Token",	  "X-Access-Token",	 "Private-Token",  "Job-Token",
-		"X-Goog-Api-Key", "X-GitLab-Token",	 "X-GitHub-Token", "X-Amz-Security-Token",
-	};
-	for (size_t i = 0; i < countof(names); i++)
-		if (!strcasecmp(name, names[i]))
-			return true;
-	return false;
-}
-
 static bool is_bound_header(const struct swap *s, const char *name)
 {
 	for (size_t i = 0; i < s->policy->n_secrets; i++) {
 		const struct secret_ref *r = &s->policy->secrets[i];
-		const char *own = injected_name(r);
+		const char *own = r->as == SECRET_SET ? r->key : injected_name(r);
 		if (own && is_bound_here(s, r) && !strcasecmp(name, own))
 			return true;
 	}
 	return false;
+}
+
+// Some secret bound here is a credential of this host, not only a header that is set.
+static bool has_credential(const struct swap *s)
+{
+	for (size_t i = 0; i < s->policy->n_secrets; i++)
+		if (s->policy->secrets[i].as != SECRET_SET && is_bound_here(s, &s->policy->secrets[i]))
+			return true;
+	return false;
+}
+
+static void drop_credentials(const struct swap *s, struct head *h)
+{
+	bool all = has_credential(s);
+	for (size_t i = h->n; i-- > 0;)
+		if (!h->f[i].ours && ((all && credential_is_field(h->f[i].name)) || is_bound_header(s, h->f[i].name)))
+			head_drop_at(h, i);
+}
+
+// A query without credentials of the client's own stays byte for byte what it is: it may be signed.
+static void drop_query(const struct swap *s, struct head *h)
+{
+	secret_buf struct buf b = BUF_INIT(VALUE_MAX);
+	struct str rest = str_of(h->path), part;
+	bool first = true, dropped = false;
+	str_next(&rest, '?', &part);
+	buf_add(&b, part.p, part.n);
+	while (str_next(&rest, '&', &part)) {
+		if (credential_is_query(key_of(part)) && !is_bound_query(s, key_of(part))) {
+			dropped = true;
+			continue;
+		}
+		buf_byte(&b, first ? '?' : '&');
+		buf_add(&b, part.p, part.n);
+		first = false;
+	}
+	if (dropped && !b.overflow)
+		set_path(h, &b, false);
 }
 
 static const char *placeholder_in(const struct swap *s, const char *p, size_t n)
@@ -313,15 +354,6 @@ static const char *stray(const struct swap *s, const struct head *h)
 	return name;
 }
 
-// Some secret bound here is a credential of this host, not only a header that is set.
-static bool has_credential(const struct swap *s)
-{
-	for (size_t i = 0; i < s->policy->n_secrets; i++)
-		if (s->policy->secrets[i].as != SECRET_SET && is_bound_here(s, &s->policy->secrets[i]))
-			return true;
-	return false;
-}
-
 typedef bool put_fn(struct head *h, const struct secret_ref *r, const struct secret_value *v);
 
 // Every secret bound here whose value is known, put in by fn.
@@ -349,10 +381,17 @@ int swap_request(const struct swap *s, struct head *h, struct swap_used *used, c
 		n = put_bound(s, h, inject, used, 0);
 	if (bound)
 		n = put_bound(s, h, set, used, n);
-	for (size_t i = h->n; has_credential(s) && i-- > 0;)
-		if (!h->f[i].ours && (is_credential(h->f[i].name) || is_bound_header(s, h->f[i].name)))
-			head_drop_at(h, i);
+	if (has_credential(s))
+		drop_query(s, h);
+	if (bound)
+		drop_credentials(s, h);
 	return n;
+}
+
+void swap_trailer(const struct swap *s, struct head *trailer)
+{
+	if (swap_is_bound(s))
+		drop_credentials(s, trailer);
 }
 
 const char *swap_search_add(const struct swap *s, struct swap_search *q, const char *p, size_t n)

@@ -11,8 +11,9 @@
 //   file       Authorization with any scheme
 //   set:X      X is the value, whatever the client sent: no placeholder is looked for
 //
-// To a host with a bound secret (set ones do not count) no other credential leaves: Authorization and its like that carry no placeholder are
-// dropped, so that nobody uses the host as somebody else through us. Cookie stays.
+// To a host with a bound secret (set ones do not count) no other credential leaves (gate/credential.h): Authorization and its
+// like that carry no placeholder are dropped, in the head, the query and a trailer, so that nobody uses the host as somebody else
+// through us.
 //
 // Bodies: the first SWAP_BODY bytes to a host with no secret of its own are searched for placeholders (a secret sent
 // to a stranger). Hosts that have one are not: what an agent sends to its model may well quote its own environment,
@@ -43,6 +44,8 @@ bool swap_knows_host(const struct swap *s); // some secret is bound to this host
 // Works on the head in place. Number of secrets put in (at most POLICY_SECRETS, into used), or -1: a placeholder
 // stands where it may not; *out_name is that secret's name (borrowed), nothing of the head may go out.
 int swap_request(const struct swap *s, struct head *h, struct swap_used *used, const char **out_name);
+// Of a request, behind its body: nothing is put in, the client's own credentials are left out.
+void swap_trailer(const struct swap *s, struct head *trailer);
 
 // "header X-Api-Key", "bearer", ... for events.
 void swap_place(const struct secret_ref *ref, struct buf *out);

@@ -86,7 +86,8 @@ static int put_link(struct collecting *c, const char *path)
 	return delta_put_link(&c->out, path, target, &c->e);
 }
 
-static int put_file(struct collecting *c, const char *path)
+// dir: it was told as an empty directory. Another one is one that the walk could not look into, and is said to be so.
+static int put_file(struct collecting *c, const char *path, bool dir)
 {
 	struct stat st;
 	// O_NONBLOCK: whatever it is by now, opening it must not wait
@@ -100,7 +101,7 @@ static int put_file(struct collecting *c, const char *path)
 	if (fd < 0 || fstat(fd, &st))
 		return delta_put(&c->out, 'u', false, path, &c->e);
 	if (S_ISDIR(st.st_mode))
-		return delta_put(&c->out, 'd', false, path, &c->e);
+		return delta_put(&c->out, dir ? 'd' : 'u', false, path, &c->e);
 	if (!S_ISREG(st.st_mode))
 		return delta_put(&c->out, 's', false, path, &c->e);
 	if ((uint64_t)st.st_size > SEND_MAX)
@@ -134,7 +135,7 @@ static void on_change(void *ctx, char kind, const char *path)
 	else if (kind == 'D')
 		rc = put_gone(c, plain);
 	else
-		rc = put_file(c, plain);
+		rc = put_file(c, plain, n && path[n - 1] == '/');
 	c->failed = rc;
 }
 

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/pack.h"
 #include "base/str.h"
+#include "base/tar.h"
 #include "init/account.h"
 #include "init/collect.h"
 #include "init/files_int.h"
@@ -13,6 +14,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,6 +86,45 @@ static int op_unpack_as(char *const *a, struct err *e)
 	return rc;
 }
 
+// A directory's entries begin at ".", as tar -C DIR . writes them.
+static int op_tar(char *const *a, struct err *e)
+{
+	struct stat st;
+	const char *slash = strrchr(a[0], '/');
+	if (stat(a[0], &st))
+		return err_sys(e, "%s", a[0]);
+	if (record_put(AT_FDCWD, a[0], a[0], true, e))
+		return -1;
+	if (!S_ISDIR(st.st_mode))
+		return tar_write(1, AT_FDCWD, a[0], slash ? slash + 1 : a[0], e);
+	auto_fd int dir = fs_open(AT_FDCWD, a[0], O_RDONLY | O_DIRECTORY, 0, e);
+	return dir < 0 ? -1 : tar_write(1, dir, ".", ".", e);
+}
+
+static int nothing = -1;
+
+// Told to end in the middle of an archive: it is over for who reads it, wherever that is, and half a file goes.
+static void on_untar_term(int sig)
+{
+	(void)sig;
+	dup2(nothing, 0);
+}
+
+static int op_untar(char *const *a, struct err *e)
+{
+	static const char *const known[] = {"parents", NULL};
+	struct sigaction act = {.sa_handler = on_untar_term}; // no SA_RESTART: a read comes back
+	nothing = fs_open(AT_FDCWD, "/dev/null", O_RDONLY, 0, e);
+	if (nothing < 0 || words_only(a + 1, known, e))
+		return -1;
+	if (sigaction(SIGTERM, &act, NULL))
+		return err_sys(e, "sigaction");
+	if (word(a + 1, "parents") && (make_parents(a[0], e) || (mkdir(a[0], 0777) && errno != EEXIST && err_sys(e, "make %s", a[0]))))
+		return -1;
+	auto_fd int dir = fs_open(AT_FDCWD, a[0], O_RDONLY | O_DIRECTORY, 0, e);
+	return dir < 0 || tar_read(0, dir, e) ? -1 : record_put(AT_FDCWD, a[0], a[0], true, e);
+}
+
 static int op_collect(char *const *a, struct err *e)
 {
 	(void)a;
@@ -131,6 +172,8 @@ static const struct {
 	{"pack", op_pack, 1, 1},
 	{"unpack", op_unpack, 1, 1},
 	{"unpack-as", op_unpack_as, 2, 2},
+	{"tar", op_tar, 1, 1},
+	{"untar", op_untar, 1, 2},
 	{"collect", op_collect, 0, 0},
 	{"restore", op_restore, 1, 1},
 	{"watch", op_watch, 0, 0},

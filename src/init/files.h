@@ -22,6 +22,8 @@
 //   inotify DIR [recursive]         u8 file_event, u8 directory, str name relative to DIR; first a FILE_READY, and one for each byte
 //                         of stdin, behind all that had happened before
 //   pack PATH             a pack stream       unpack DIR | unpack-as DIR NAME   reads one
+//   tar PATH              one record, then a tar archive (base/tar.h) of the file or of what is in the directory
+//   untar DIR [parents]   stdin: such an archive, also in gzip; then one record. parents: makes DIR
 //   collect               what the layers change, as a stream of changes (base/delta.h)
 //   restore DIR           reads such a stream and puts back what is still as expected
 //   watch                 init/watch.h

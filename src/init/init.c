@@ -173,6 +173,8 @@ static void do_signal(struct frame *f)
 	int sig = (int)wire_get_u32(&w);
 	if (x)
 		exec_signal(x, sig, f->stream == 1);
+	else if (!f->id)
+		kill(-1, sig); // no exec's: everybody's
 }
 
 // In a child: the layer may be large. It sends the answer's payload, and what there is to learn from it, through a pipe.
@@ -290,7 +292,7 @@ static void do_usage(struct frame *f)
 	struct wire w = {.p = f->p, .n = f->n};
 	auto_buf struct buf b = BUF_INIT(32);
 	pid_t killed = 0;
-	uint64_t used = tree_memory(wire_get_u64(&w), &killed);
+	uint64_t most = wire_get_u64(&w), unnamed = wire_get_u64(&w), used = tree_memory(most, unnamed, &killed);
 	if (used < self.peak) // one that met its own limit is gone before a look can find it
 		used = self.peak;
 	self.peak = 0;

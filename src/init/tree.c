@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ipc.h>
+#include <sys/shm.h>
 #include <sys/stat.h>
 #include <linux/magic.h>
 #include <sys/statfs.h>
@@ -276,10 +278,35 @@ static uint64_t tmpfs_used(void)
 	return sum;
 }
 
-uint64_t tree_memory(uint64_t limit, pid_t *out_killed)
+// Segments of System V shared memory are there whether a process has them or not. Past the limit those that nobody has go.
+static uint64_t segments_used(bool remove)
+{
+	auto_buf struct buf b = BUF_INIT(1 << 20);
+	struct str rest, line;
+	struct err e;
+	uint64_t sum = 0;
+	if (fs_read(AT_FDCWD, "/proc/sysvipc/shm", &b, &e))
+		return 0;
+	rest = str_of(buf_cstr(&b));
+	while (str_next(&rest, '\n', &line)) {
+		uint64_t column[16] = {0};
+		size_t n = 0;
+		struct str part;
+		while (n < countof(column) && str_next(&line, ' ', &part))
+			if (part.n && str_to_u64(part, 0, INT64_MAX, &column[n++]))
+				column[n - 1] = 0; // a negative key, the heading
+		// key shmid perms size cpid lpid nattch uid gid cuid cgid atime dtime ctime rss swap
+		sum += n > 14 ? column[14] : 0;
+		if (remove && n > 14 && column[14] && !column[6])
+			shmctl((int)column[1], IPC_RMID, NULL);
+	}
+	return sum;
+}
+
+uint64_t tree_memory(uint64_t limit, uint64_t unnamed, pid_t *out_killed)
 {
 	struct procs ps = {0};
-	uint64_t sum = tmpfs_used(), most = 0, shared = 0;
+	uint64_t segments = segments_used(false), sum = tmpfs_used(), most = 0, shared = 0;
 	pid_t largest = 0;
 	list_procs(&ps);
 	for (size_t i = 0; i < ps.n; i++) {
@@ -292,7 +319,11 @@ uint64_t tree_memory(uint64_t limit, pid_t *out_killed)
 			largest = ps.list[i].pid;
 		}
 	}
-	sum += shared;
+	// What is mapped and open, or mapped and a segment, would else count twice.
+	unnamed += segments;
+	sum += shared > unnamed ? shared : unnamed;
+	if (limit && sum > limit && segments)
+		segments_used(true);
 	free(ps.list);
 	*out_killed = limit && sum > limit && largest && !kill(largest, SIGKILL) ? largest : 0;
 	return sum;

@@ -23,6 +23,7 @@ struct limits {
 
 #define LIMIT_TMP (2ULL << 30)		// /tmp, /run and /dev/shm together; and at most half of memory
 #define LIMIT_HOST_RESERVE (512ULL << 20) // free space on the host that no cell may eat into
+#define LIMIT_BUNDLE (256ULL << 20)	// commits taken out of a sandbox: so much at least, and four times its disk
 #define LIMIT_REQUEST_BODY (8u << 20)
 #define LIMIT_ARGV (2u << 20)		// bytes of arguments and environment, as the kernel's own
 #define LIMIT_EXECS 4096		// execs remembered by one cell while there is no daemon to tell
@@ -39,6 +40,7 @@ struct limits {
 #define LIMIT_WALK 1000000		// entries one change walk looks at
 #define LIMIT_LAYERS 32		// sealed layers below a writable one
 #define LIMIT_STOP_GRACE_MS 2000	// from SIGTERM to SIGKILL
+#define LIMIT_TICKETS 16 // of one exec, not used yet
 #define LIMIT_TICKET_MS 10000		// a ticket not used by then is void
 #define LIMIT_AWAY_MS 1200000		// a client whose line broke is waited for no longer, whatever it asked for
 #define LIMIT_PENDING_OP_MS 10000	// a second changing operation waits this long, then CONFLICT

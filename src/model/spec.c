@@ -79,6 +79,7 @@ void exec_spec_done(struct exec_spec *s)
 	strv_free(s->env);
 	free(s->cwd);
 	free(s->user);
+	free(s->by);
 	*s = (struct exec_spec){0};
 }
 
@@ -90,6 +91,7 @@ void exec_spec_write(struct buf *b, const struct exec_spec *s)
 	wire_strv(b, s->env);
 	wire_str(b, s->cwd);
 	wire_str(b, s->user);
+	wire_str(b, s->by);
 	wire_u8(b, s->tty);
 	wire_u8(b, s->want_stdin);
 	wire_u8(b, s->detached);
@@ -109,6 +111,7 @@ int exec_spec_read(struct wire *w, struct exec_spec *out, struct err *e)
 	s.env = wire_get_strv(w);
 	s.cwd = wire_get_str(w);
 	s.user = wire_get_str(w);
+	s.by = wire_get_str(w);
 	s.tty = wire_get_u8(w);
 	s.want_stdin = wire_get_u8(w);
 	s.detached = wire_get_u8(w);
@@ -171,6 +174,7 @@ void cell_spec_done(struct cell_spec *s)
 {
 	free(s->hostname);
 	free(s->was);
+	free(s->by);
 	free(s->skep_home);
 	free(s->sandbox_dir);
 	free(s->layer);
@@ -213,6 +217,7 @@ void cell_spec_write(struct buf *b, const struct cell_spec *s)
 	wire_str(b, s->key);
 	wire_str(b, s->machine_id);
 	wire_str(b, s->hostname);
+	wire_str(b, s->by);
 	wire_str(b, s->was);
 	wire_u8(b, s->profile);
 	wire_u8(b, s->nested);
@@ -325,6 +330,7 @@ int cell_spec_read(const void *p, size_t n, struct cell_spec *out, struct err *e
 	get_fixed(w, s.key, sizeof s.key);
 	get_fixed(w, s.machine_id, sizeof s.machine_id);
 	s.hostname = wire_get_str(w);
+	s.by = wire_get_str(w);
 	s.was = wire_get_str(w);
 	s.profile = wire_get_u8(w);
 	s.nested = wire_get_u8(w);

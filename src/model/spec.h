@@ -24,6 +24,7 @@ struct exec_spec {
 	char **argv, **env; // env: complete, K=V
 	char *cwd;	    // absolute, inside; NULL = workspace
 	char *user;	    // NULL = the profile's own
+	char *by;	    // who asked for it, for the journal; NULL = skepd
 	bool tty, want_stdin, detached;
 	bool early; // answered when the cell has taken it: its client learns the rest from the cell itself
 	uint32_t rows, cols, umask_bits;
@@ -57,6 +58,7 @@ struct cell_spec {
 	char key[KEY_SIZE];	   // who knows it may control the cell
 	char machine_id[KEY_SIZE]; // fresh per sandbox and per fork
 	char *hostname;
+	char *by;  // who asked for the cell, for the journal; NULL = skepd
 	char *was; // state of the sandbox before: the cell writes into the journal that it runs now; NULL = it does not
 	enum profile profile;
 	bool nested;	  // nested user namespaces allowed, knowingly

@@ -123,9 +123,11 @@ static void on_output(struct session *x, const struct frame *f)
 
 static void on_credit(struct session *x, struct wire *w)
 {
-	uint64_t upto = wire_get_u64(w);
+	uint64_t upto = wire_get_u64(w), taken = wire_get_u64(w);
 	if (!w->bad && upto > x->in_credit)
 		x->in_credit = upto;
+	if (!w->bad && taken > x->in_off) // others write, too
+		x->in_off = taken;
 }
 
 static void on_exit_frame(struct session *x, struct wire *w)
@@ -212,7 +214,7 @@ static void take_input(struct session *x)
 		if (!n)
 			break;
 		for (int i = 0; i < 8; i++)
-			frame[i] = (char)(x->in_off >> 8 * i);
+			frame[i] = (char)(STDIN_APPEND >> 8 * i);
 		if (x->in_credit != UINT64_MAX) // else nobody reads it: it is thrown away here
 			chan_send(&x->cell, M_DATA, 0, 0, frame, 8 + n);
 		x->in_off += n;

@@ -16,7 +16,7 @@
 struct pump {
 	const struct cell_pipe *p;
 	struct chan ch;
-	uint64_t sent, allowed;
+	uint64_t sent, allowed, got;
 	bool in_over, ended;
 	uint32_t status;
 	struct buf said; // on stderr
@@ -72,6 +72,10 @@ static int on_data(struct pump *u, const struct frame *f, struct err *e)
 {
 	if (f->n < 8)
 		return err_set(e, ERR_BUG, "malformed output");
+	if (f->stream == 1)
+		u->got += f->n - 8;
+	if (u->p->most && u->got > u->p->most)
+		return err_set(e, ERR_LIMIT, "more than %llu MiB came out", (unsigned long long)(u->p->most >> 20));
 	if (f->stream == 1 && u->p->out >= 0)
 		return fs_write_all(u->p->out, f->p + 8, f->n - 8, e);
 	if (f->stream == 2)

@@ -11,6 +11,7 @@
 #include "base/str.h"
 #include "workspace/repo_dir.h"
 #include "workspace/repo_layer_int.h"
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,13 +123,23 @@ static int write_git(struct tree *t, const struct checkout *c, int git, struct e
 		       : 0;
 }
 
+// A submodule's directory lies among files that another repository brought: a link there would lead git out of the tree.
+// (Such a tree has one name twice. git's own check refuses it when it is fetched; this is the second lock.)
+static int make_place(struct tree *t, const struct checkout *c, struct err *e)
+{
+	auto_free char *files = xasprintf("files%s%s", *c->path ? "/" : "", c->path);
+	auto_fd int fd = fs_mkdirs_beneath(t->dir.fd, files, 0755, e);
+	if (fd < 0 && (e->sys == ELOOP || e->sys == ENOTDIR))
+		return err_set(e, ERR_INVALID, "the submodule %.200s lies behind a link or a file of its own repository: it is not checked out", c->path);
+	return fd < 0 ? -1 : 0;
+}
+
 int checkout_one(struct tree *t, const struct checkout *c, int depth, struct err *e)
 {
-	auto_free char *git = xasprintf("git/ws/%s", c->git),
-		       *files = xasprintf("files%s%s", *c->path ? "/" : "", c->path);
-	if (fs_mkdirs(t->dir.fd, git, 0755, e) || fs_mkdirs(t->dir.fd, files, 0755, e))
+	auto_free char *git = xasprintf("git/ws/%s", c->git);
+	if (make_place(t, c, e))
 		return -1;
-	auto_fd int fd = fs_open_beneath(t->dir.fd, git, O_RDONLY | O_DIRECTORY, 0, e);
+	auto_fd int fd = fs_mkdirs_beneath(t->dir.fd, git, 0755, e);
 	if (fd < 0 || write_git(t, c, fd, e) || write_files(t, c, e))
 		return -1;
 	return checkout_submodules(t, c, depth, e);

@@ -52,9 +52,9 @@ static int receive(struct export *o, struct err *e)
 	auto_fd int fd = fs_open(AT_FDCWD, o->file, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600, e);
 	if (fd < 0)
 		return -1;
-	struct cell_pipe p = {.socket = o->x->socket, .ticket = o->x->ticket, .in = -1, .out = fd};
+	struct cell_pipe p = {.socket = o->x->socket, .ticket = o->x->ticket, .in = -1, .out = fd, .most = o->x->most};
 	if (cell_pipe_run(&p, e))
-		return -1;
+		return e->kind == ERR_LIMIT ? err_wrap(e, "what came out of the sandbox is no bundle of what it may hold") : -1;
 	if (pread(fd, head, strlen(MAGIC), 0) != (ssize_t)strlen(MAGIC) || strcmp(head, MAGIC))
 		return err_set(e, ERR_CONFLICT, "what came out of the sandbox is no bundle");
 	return 0;

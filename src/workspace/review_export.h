@@ -4,6 +4,7 @@
 // and hooks are never read by a program that would run them.
 #pragma once
 #include "base/err.h"
+#include <stdint.h>
 
 struct export_spec {
 	const char *socket, *ticket; // of the exec that writes the bundle
@@ -12,6 +13,7 @@ struct export_spec {
 	const char *ref;	     // the one ref that the bundle must hold
 	const char *dir;	     // the host's work tree; NULL: its objects are not at hand
 	const char *branch;	     // to be made there; NULL: the bundle goes to `out`
+	uint64_t most; // bytes that a bundle may have; 0 = any number
 	int out;
 };
 // CONFLICT: the branch exists, or what came out of the sandbox is not sound. out_commit: hex.

@@ -183,7 +183,7 @@ class Nursery:
         r = Reader(self.ch.ask("M_LAYER", written("layer_op_write", op)))
         return r.u64(), r.u64(), r.u64()
 
-    def cell(self, layer, lowers=(), n_base=0, base=None, image=None, root=False, warm=False, ws="/w"):
+    def cell(self, layer, lowers=(), n_base=0, base=None, image=None, root=False, warm=False, ws="/w", event_rate=2000):
         self.count += 1
         sid = f"s{self.count:011d}"
         os.mkdir(f"{self.home}/sandboxes/{sid}", 0o700)
@@ -191,7 +191,7 @@ class Nursery:
             "sandbox": sid, "key": "k" * 32, "machine_id": "0" * 32, "hostname": "box", "profile": root, "skep_home": self.home,
             "sandbox_dir": f"{self.home}/sandboxes/{sid}", "layer": f"{self.home}/layers/{layer}", "image": image,
             "home": "/root" if root else "/home/skep", "base": base, "lowers": lowers, "n_base_lowers": n_base, "ws_path": ws,
-            "pids": 512, "nofile": 4096, "output_cap": 64 << 20, "event_rate": 2000}
+            "pids": 512, "nofile": 4096, "output_cap": 64 << 20, "event_rate": event_rate}
         place = written("place_write", values)
         ident = self.ch.send("M_WANT", u8(root) + u8(warm) + (place if warm else b""))
         _, fd = self.ch.answer(ident, "M_SLOT")

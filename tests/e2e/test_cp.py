@@ -121,6 +121,18 @@ def test_special_files_are_refused_or_left_out(home, skep, box):
     assert not os.path.exists(f"{home.top}/out/pipe") or stat.S_ISFIFO(os.lstat(f"{home.top}/out/pipe").st_mode)
 
 
+def test_holes_stay_holes(home, skep, box):
+    """A directory full of large files with nothing in them costs a sandbox nothing; nor the host."""
+    skep("exec", box, "--", "sh", "-c", "mkdir /tmp/h; cd /tmp/h; truncate -s 600M a b; printf x | dd of=a bs=1 seek=300000000 conv=notrunc status=none").ok()
+    skep("cp", f"{box}:/tmp/h", f"{home.top}/h2").ok()
+    for name, inside in (("a", 1), ("b", 0)):
+        st = os.stat(f"{home.top}/h2/{name}")
+        assert st.st_size == 600 << 20 and st.st_blocks * 512 < 4 << 20, st
+        with open(f"{home.top}/h2/{name}", "rb") as f:
+            f.seek(299999999)
+            assert f.read(3) == (b"\0x\0" if inside else b"\0\0\0")
+
+
 def test_setuid_does_not_come_out(home, skep, box):
     skep("exec", box, "--", "sh", "-c", "cp /bin/true ~/su && chmod 4755 ~/su").ok()
     skep("cp", "box:/home/skep/su", f"{home.top}/su").ok()

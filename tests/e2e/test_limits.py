@@ -84,6 +84,51 @@ def test_disk_in_the_home_counts_too(home, skep):
     hit(home, sid, "disk")
 
 
+# Memory that no process has as its own.
+ELSEWHERE = {
+    "memfd": "import os, time\nkept = []\nfor i in range(80):\n    kept.append(os.memfd_create('m'))\n    os.write(kept[-1], b'x' * (8 << 20))\n    time.sleep(0.05)\n",
+    "segments": "import ctypes, time\nlibc = ctypes.CDLL(None)\nlibc.shmat.restype = ctypes.c_void_p\nfor i in range(80):\n    s = libc.shmget(0, 8 << 20, 0o1600)\n    p = libc.shmat(s, None, 0)\n    ctypes.memset(p, 1, 8 << 20)\n    libc.shmdt(ctypes.c_void_p(p))\n    time.sleep(0.05)\n",
+}
+
+
+@pytest.mark.parametrize("how", ELSEWHERE)
+def test_memory_that_hides(home, skep, how):
+    sid = home.new("--memory", "128M")
+    xid = skep("exec", "-d", sid, "--", "python3", "-c", ELSEWHERE[how]).ok().line
+    hit(home, sid, "memory")
+    assert wait_for(lambda: (lambda r: r["state"] == "exited" and r)(home.exec_row(xid)))["status"] != 0
+    usable(home, sid)
+
+
+# A writer that does not want to be seen. Each fills until it is stopped, in steps that leave time to look.
+FILL = """
+block = os.urandom(1 << 20)
+for i in range(600):
+    with open("f%d" % i, "wb") as f:
+        f.write(block)
+    time.sleep(0.01)
+open("/tmp/got-away", "w").close()
+"""
+EVASIONS = {
+    "far below": "for i in range(260):\n    os.mkdir('d')\n    os.chdir('d')\n" + FILL,
+    "too far below": "for i in range(1100):\n    os.mkdir('d')\n    os.chdir('d')\n" + FILL,
+    "without a name": "kept = []\n" + FILL.replace("    with", "    kept.append(f := open('u%d' % i, 'wb', buffering=0))\n    os.unlink('u%d' % i)\n    f.write(block)\n    continue\n    with").replace("    continue\n", "    time.sleep(0.01)\n    continue\n"),
+    "in no exec": "for i in range(2):\n    if os.fork():\n        os._exit(0)\n    os.setsid()\n" + FILL,
+}
+
+
+@pytest.mark.parametrize("how", EVASIONS)
+def test_disk_that_hides(home, skep, how):
+    """Whatever a writer does, its limit finds it, and all of it ends."""
+    sid = home.new("--disk", "64M")
+    mark = f"writer of {sid}"
+    skep("exec", "-d", sid, "--", "env", "-i", "/usr/bin/python3", "-c", "import os, time\nos.chdir('/home/skep')\n" + EVASIONS[how], mark).ok()
+    hit(home, sid, "disk")
+    wait_for(lambda: not find_procs(mark), why="the writer's end")
+    skep("exec", sid, "--", "sh", "-c", "test ! -e /tmp/got-away && rm -rf ~/d ~/f*").ok()
+    usable(home, sid)
+
+
 def test_sparse_file_of_2_tb(home, skep):
     """A huge file without blocks: refused or harmless, and the neighbour does not notice."""
     sid = home.new("--disk", "64M")

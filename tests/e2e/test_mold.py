@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from kit import proc_state, read_proc, wait_for
+from kit import IS_ROOT, proc_state, read_proc, wait_for
 
 NS = "/usr/bin/python3 -c 'import socket; print(int.from_bytes(socket.socket().getsockopt(1, 71, 8), \"little\"))'"
 
@@ -56,7 +56,14 @@ def test_used_again(skep):
         "touch y && rm y",
         "exec 3<>/dev/tcp/127.0.0.1/9 || true",
         "echo x > /dev/udp/127.0.0.1/9",
-    ),
+    ) + (() if IS_ROOT else (  # the scratch space belongs to the one user there is
+        "chmod 700 /tmp",
+        "chmod 1770 /dev/shm; touch /dev/shm/x",
+        "chmod 700 /run/lock",
+        "chmod 711 ..",  # above the workspace, which lies in /tmp
+        "python3 -c 'import os; os.setxattr(\"/tmp\", \"user.note\", b\"read me\")'",
+        "python3 -c 'import os; os.setxattr(\"/tmp\", \"system.posix_acl_default\", bytes.fromhex(\"0200000001000700ffffffff04000700ffffffff20000700ffffffff\"))'",
+    )),
 )
 def test_not_after_a_touch(skep, mark):
     marked = skep("run", "--", "bash", "-c", f"{NS}; {mark} 2>/dev/null; true").ok().line

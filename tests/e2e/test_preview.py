@@ -285,6 +285,94 @@ def test_links_expire(home, site):
         assert home.api("POST", f"/v1/sandboxes/{site.id}/preview", {"port": bad})[0] == 400
 
 
+def open_ws(site, *headers):
+    """A WebSocket through the preview that has echoed."""
+    c = site.client()
+    c.send("GET", "/ws", site.host, [*headers, "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
+                                     "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="])
+    assert c.head()[0] == 101
+    c.s.sendall(b"echo")
+    assert c.exactly(4) == b"echo"
+    return c
+
+
+def open_sse(site, *headers):
+    c = site.client()
+    c.send("GET", "/sse?3", site.host, headers)
+    assert c.head()[0] == 200
+    c.until(b"data: 0")
+    return c
+
+
+def has_ended(c):
+    c.buf = b""
+    while c.more():
+        c.buf = b""
+    return True
+
+
+def test_links_are_taken_back(home, site):
+    one, two = (f"Cookie: skep_preview={link(home, site.id, 3000, ttl)['signature']}" for ttl in (3600_000, 7200_000))
+    url = link(home, site.id, 3000, 1800_000)["url"]
+    status = lambda *headers: site.client().ask("GET", "/", site.host, headers).status  # noqa: E731
+    ws, sse, other = open_ws(site, one), open_sse(site, one), open_ws(site, two)
+    path = f"/v1/sandboxes/{site.id}/preview"
+    assert home.api("DELETE", f"{path}?port=3000&signature={one.split('=')[1]}")[0] == 204
+    assert has_ended(ws) and has_ended(sse) and status(one) == 401
+    other.s.sendall(b"more")  # what another one let in goes on
+    assert other.exactly(4) == b"more" and status(two) == 200
+    assert home.api("DELETE", f"{path}?port=3000&signature={one.split('=')[1]}")[0] == 404
+    home.skep("preview", "--revoke", url).ok()
+    assert site.client().ask("GET", "/?" + url.split("?")[1], site.host).status == 401
+    home.skep("preview", "--revoke", url).fails(3, "not good")
+    home.skep("preview", "--revoke", "http://example.org/").fails(2, "not a link")
+    home.skep("preview", "--revoke", site.id, "3001").ok()  # another port's
+    assert status(two) == 200
+    home.skep("preview", "--revoke", site.id, "3000").ok()
+    assert has_ended(other) and status(two) == 401
+    three = cookie(home, site.id, 3000)
+    assert status(three) == 200
+    home.skep("preview", "--revoke", site.id).ok()
+    assert status(three) == 401 and status(site.cookie) == 401
+    four = cookie(home, site.id, 3000)
+    assert status(four) == 200
+    for bad in ("?port=0", "?port=x", "?signature=1-2"):
+        assert home.api("DELETE", path + bad)[0] == 400, bad
+    told = [x for x in home.skep("log", "--json", site.id).ok().out.splitlines() if '"preview.' in x]
+    assert sum('"preview.revoked"' in x for x in told) == 5 and all('"by":"local"' in x for x in told)
+
+
+def test_links_stay_taken_back(home, site):
+    """Also for the next daemon."""
+    one = link(home, site.id, 3000, 3600_000)["signature"]
+    assert home.api("DELETE", f"/v1/sandboxes/{site.id}/preview?port=3000&signature={one}")[0] == 204
+    two = link(home, site.id, 3000, 7200_000)["signature"]
+    assert home.api("DELETE", f"/v1/sandboxes/{site.id}/preview?port=3000")[0] == 204
+    good = link(home, site.id, 3000)["signature"]
+    home.api("POST", "/v1/shutdown", {})
+    wait_for(lambda: not home.skepd_pid(), why="skepd to end")
+    home.skep("ps").ok()
+    port = listens(home, site.id)
+    for sign, want in ((one, 401), (two, 401), (good, 200)):
+        c = Client(port)
+        assert c.ask("GET", "/", f"{host(site.id, 3000)}:{port}", [f"Cookie: skep_preview={sign}"]).status == want
+        c.close()
+
+
+def test_what_was_let_in_ends_with_what_let_it_in(home, site):
+    t = home.api("POST", "/v1/tokens", {"scope": "read", "on": site.id})[1]
+    short = link(home, site.id, 3000, 2000)["signature"]
+    brief = home.api("POST", "/v1/tokens", {"scope": "read", "on": site.id, "ttl_ms": 2000})[1]["token"]
+    mine = open_ws(site, f"Authorization: Bearer {t['token']}")
+    expiring = [open_ws(site, f"Cookie: skep_preview={short}"), open_sse(site, f"Cookie: skep_preview={short}"),
+                open_ws(site, f"Authorization: Bearer {brief}")]
+    assert all(map(has_ended, expiring))
+    mine.s.sendall(b"more")
+    assert mine.exactly(4) == b"more"
+    home.api("DELETE", f"/v1/tokens/{t['id']}")
+    assert has_ended(mine)
+
+
 def test_foreign_names_and_odd_requests(home, site):
     assert site.client().ask("GET", "/", f"3000-{site.id}.evil.example").status == 401
     assert site.client().ask("GET", "/", f"3000-{site.id}.evil.example", [site.cookie]).status == 200  # a signature is one under any name

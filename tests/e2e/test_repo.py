@@ -395,6 +395,32 @@ def test_submodules_come_along_from_hosts_that_are_named(bench, web):
     assert subprocess.run(["grep", "-rl", "ann:pw", bench.path("t"), bench.path("repos")], stdout=subprocess.PIPE, check=False).stdout == b""
 
 
+def test_a_submodule_is_not_written_through_a_link(bench, web):
+    """A tree with two entries of one name makes a submodule of what another one's files made a link."""
+    w = web()
+    victim = bench.path("victim")
+    os.mkdir(victim)
+    first = bench.repo("first", {"plain": "p\n"})
+    os.symlink(victim, f"{first}/x")
+    bench.git(first, "add", "x")
+    bench.git(first, "commit", "-q", "-m", "link")
+    second = bench.repo("second", {"owned": "o\n"})
+    c1, c2 = (bench.git(r, "rev-parse", "HEAD") for r in (first, second))
+    d = bench.repo()
+    for name, path in (("first", "s"), ("second", "s/x")):
+        bench.git(d, "config", "-f", ".gitmodules", f"submodule.{name}.path", path)
+        bench.git(d, "config", "-f", ".gitmodules", f"submodule.{name}.url", f"../../{name}/.git")
+    blob = bench.git(d, "hash-object", "-w", ".gitmodules")
+    below = bench.git(d, "mktree", "--missing", stdin=f"160000 commit {c2}\tx\n".encode())
+    rows = ((b"100644 .gitmodules", blob), (b"160000 s", c1), (b"40000 s", below))
+    tree = bench.git(d, "hash-object", "-w", "--literally", "-t", "tree", "--stdin", stdin=b"".join(head + b"\0" + bytes.fromhex(oid) for head, oid in rows))
+    c = bench.git(d, "commit-tree", "-m", "evil", tree)
+    os.mkdir(bench.path("repos"))
+    rc, result, err = bench.call("checkout", repo=f"{d}/.git", commit=c, into=bench.path("t"), url=f"{w.url}/p/.git", repos=bench.path("repos"))
+    assert os.listdir(victim) == [], (rc, result, err)
+    assert rc == 1 and result["error"]["kind"] == "invalid", (rc, result, err)
+
+
 def test_lfs(bench, web):
     assert shutil.which("git-lfs", path="/usr/local/bin:/usr/bin:/bin"), "git-lfs is missing: tools/deps test"
     w = web("ann:pw")

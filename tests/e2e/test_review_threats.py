@@ -288,6 +288,11 @@ def test_t069_nothing_hides(home, box):
     c = {x["path"]: x for x in listed}
     assert set(c) >= {"new.ign", "old.ign", "node_modules/m/i.js", ".hidden", long, "sub/c.txt", "void", " ", "b.txt"}, set(c)
     assert c["void"]["kind"] == "dir" and c["old.ign"]["kind"] == "modify"
+    # deeper than anything is looked at: not shown as an empty directory, but as what could not be looked into
+    box.sh("for i in $(seq 250); do mkdir d; cd d; done; echo x > x")
+    report = box.json()
+    assert [x["path"] for x in report["summary"]["discarded"] if x["path"].startswith("d/d/d")], report["summary"]
+    assert not [x for x in report["changes"] if x["path"].startswith("d/d/d")]
 
 
 def test_t070_submodules(home, box):

@@ -290,7 +290,7 @@ def test_http2(home, authority, tmp_path):
 
 # -- T-053 -------------------------------------------------------------------------------------------------------------
 def test_own_credentials_are_dropped(home, upstream):
-    own = ["-H", "X-Api-Key: mine-1", "-H", "Proxy-Authorization: Basic bWluZS0y", "-H", "X-Auth-Token: mine-3", "-H", "Private-Token: mine-4"]
+    own = ["-H", "X-Api-Key: mine-1", "-H", "Proxy-Authorization: Basic bWluZS0y", "-H", "X-Auth-Token: mine-3", "-H", "Private-Token: mine-4", "-H", "X-Vault-Token: mine-8", "-H", "apikey: mine-9"]
     cell = bound(home, upstream, "bearer", "--allow", f"other.test:{upstream.port}=127.0.0.1 open")
     for args in ([], ["-H", "Authorization: Bearer mine-5"], ["-u", "me:mine-6"]):
         curl(cell, f"https://api.test:{upstream.port}/", *own, *args)
@@ -299,6 +299,9 @@ def test_own_credentials_are_dropped(home, upstream):
     # two of the same kind
     curl(cell, f"https://api.test:{upstream.port}/", "-H", "Authorization: Bearer $TOK", "-H", "authorization: Bearer mine-7")
     assert "mine-7" not in upstream.requests[-1].all
+    # in the query
+    curl(cell, f"https://api.test:{upstream.port}/?a=1&private_token=mine-10&access%5Ftoken=mine-11")
+    assert upstream.requests[-1].query == {"a": "1"} and "mine" not in upstream.requests[-1].all
     # the control: a host without a secret gets what the client sends
     curl(cell, f"https://other.test:{upstream.port}/", *own, "-H", "Authorization: Bearer mine-5")
     r = upstream.requests[-1]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stacks of sealed layers below a writable one, in real cells; no skepd is needed."""
+import json
 import os
 import shutil
 import subprocess
@@ -239,3 +240,18 @@ def test_layer_work_is_all_or_nothing(home, programs, how):
                 assert f.read() == name[-1]
         assert not [x for x in os.listdir(f"{home.skep_home}/layers") if x.endswith(".partial")], point
         n.close()
+
+
+def test_a_flood_of_events_does_not_fill_the_hosts_disk(home, nursery):
+    """Refused calls with strings that escapes make six times as long: cheap inside, kilobytes each in the journal."""
+    nursery.layer("flood")
+    c = nursery.cell("flood", event_rate=1)  # half a MiB
+    flood = "import ctypes, time\nend = time.time() + 5\nwhile time.time() < end: ctypes.CDLL(None).syscall(165, *[b'\\x01' * 250] * 3, 0, 0)\n"
+    assert c.run(f"python3 -c \"{flood}\"") == 0
+    c.stop()
+    path = f"{home.skep_home}/sandboxes/{c.sid}/journal"
+    with open(path) as f:
+        events = [json.loads(line) for line in f]
+    assert 300 << 10 < os.stat(path).st_size < 700 << 10
+    told = [e for e in events if e["type"] == "limit.hit" and e["limit"] == "journal"]
+    assert told and events[-1]["type"] == "cell.gone", events[-3:]

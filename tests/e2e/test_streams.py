@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import threading
 
 import pytest
 
@@ -249,6 +250,48 @@ def test_two_clients_and_a_reconnect_see_the_same(home, sid):
     rest, _ = b.until("exit")
     assert got[1000:] + b"end\n" == rest[1]
     b.close()
+
+
+def test_writers_do_not_drop_each_others_bytes(home, sid):
+    """Three writers at once, two of them far beyond the window: every line arrives whole, each writer's in order."""
+    xid = begin(home, sid, "cat", stdin=True)
+    said = {w: b"".join(b"%s%014d\n" % (w, i) for i in range(n)) for w, n in ((b"a", 65536), (b"b", 65536), (b"c", 500))}
+    attached = [home.popen("attach", xid, stdin=-1, stdout=-3, stderr=-3) for _ in range(2)]
+    ws = WebSocket(home, f"/v1/execs/{xid}/ws?offset_stdout=end")
+    seen = []
+    threads = [threading.Thread(target=p.communicate, args=(said[w],)) for p, w in zip(attached, said)]
+    threads.append(threading.Thread(target=lambda: seen.append(ws.until("exit"))))
+    for t in threads:
+        t.start()
+    for line in said[b"c"].decode().splitlines(True):
+        ws.text(type="stdin", text=line)
+    everything = sum(map(len, said.values()))
+    wait_for(lambda: home.skep("logs", xid).ok().out_b.count(b"\n") * 16 == everything, seconds=120, step=0.5, why="all of it came")
+    assert home.api("GET", f"/v1/execs/{xid}")[1]["state"] == "running", "one that wrote has not ended it"
+    ws.text(type="eof")
+    for t in threads:
+        t.join(60)
+    assert seen and seen[0][1]["status"] == 0
+    ws.close()
+    lines = home.skep("logs", xid).ok().out_b.splitlines(True)
+    for w, data in said.items():
+        assert b"".join(x for x in lines if x.startswith(w)) == data
+
+
+def test_who_counts_writes_alone(home, sid):
+    ws, xid = open_ws(home, sid, **sh("cat", stdin=True))
+    ws.stdin(b"one", 0)
+    assert ws.next()[0] == "text"
+    while (m := ws.next())[0] != "piece":
+        pass
+    assert http_do(home, "POST", f"/v1/execs/{xid}/stdin", b"two")[0] == 200
+    while (m := ws.next())[0] != "text" or m[1]["event"] != "error":
+        pass
+    assert m[1]["kind"] == "conflict" and "somebody else" in m[1]["message"], m
+    ws.close()
+    assert http_do(home, "POST", f"/v1/execs/{xid}/stdin?eof=1", b"")[0] == 200
+    wait_for(lambda: home.api("GET", f"/v1/execs/{xid}")[1]["state"] == "exited", why="nobody writes any more")
+    assert http_do(home, "GET", f"/v1/execs/{xid}/output")[2] == b"onetwo"
 
 
 def test_signals(home, sid):

@@ -188,3 +188,20 @@ def test_many_lines_typed_at_once(home, terminal):
     t.send("stop\n")
     t.expect("2000 lines", 30)
     assert t.wait() == 0
+
+
+def test_what_is_read_later_does_not_steer_the_terminal(home, terminal):
+    """Titles, the clipboard, questions that a terminal answers by typing: in logs they are text."""
+    evil = "\x1b]52;c;cm0gLXJm\x07\x1b[6n\x1b[21t\u009bc\x05"
+    home.new("--name", "late")
+    xid = home.skep("exec", "--detach", "late", "--", "printf", "\033[31mred\033[m\n%s\n", evil).ok().line
+    wait_for(lambda: home.exec_row(xid)["state"] == "exited")
+    for args in (["logs", xid], ["logs", "--follow", xid], ["attach", xid]):
+        t = terminal(*args)
+        assert t.wait(30) == 0
+        lines = t.seen.decode().splitlines()
+        assert lines[:2] == ["\x1b[31mred\x1b[m", "\\x1b]52;c;cm0gLXJm\\x07\\x1b[6n\\x1b[21t\\x9bc\\x05"], (args, lines)
+        if "--follow" in args:
+            home.skep("stop", "late").ok()  # an attach now shows what was kept
+    t = terminal("logs", "--raw", xid)
+    assert t.wait(30) == 0 and evil.encode() in t.seen

@@ -104,6 +104,20 @@ static void beneath_follows_no_link_and_never_leaves(void **state)
 	assert_int_equal(fs_open_in_root(at(state), "../../../../proc/self/fd/0", O_RDONLY, &e), -1);
 }
 
+static void directories_are_made_behind_no_link(void **state)
+{
+	struct err e;
+	auto_fd int made = fs_mkdirs_beneath(at(state), "m/n/o", 0755, &e), again = fs_mkdirs_beneath(at(state), "m/n/o", 0755, &e);
+	assert_true(made >= 0 && again >= 0);
+	assert_int_equal(fs_mkdirs(at(state), "other", 0755, &e), 0);
+	assert_int_equal(symlinkat("../other", at(state), "m/link"), 0);
+	assert_int_equal(fs_write(at(state), "m/file", "x", 1, 0600, &e), 0);
+	static const char *const bad[] = {"m/link", "m/link/new", "m/file/new", "m/../../x", "/m", "m//n"};
+	for (size_t i = 0; i < countof(bad); i++)
+		assert_int_equal(fs_mkdirs_beneath(at(state), bad[i], 0755, &e), -1);
+	assert_false(fs_exists(at(state), "other/new"));
+}
+
 static void trees_are_removed_without_following(void **state)
 {
 	struct err e = {0};
@@ -153,7 +167,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		T(write_read_replace), T(reading_is_bounded), T(descriptors_are_close_on_exec),
-		T(beneath_follows_no_link_and_never_leaves), T(trees_are_removed_without_following),
+		T(beneath_follows_no_link_and_never_leaves), T(directories_are_made_behind_no_link), T(trees_are_removed_without_following),
 		T(sockets_with_long_paths),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -117,9 +117,10 @@ static void say_data(struct far *f, uint64_t at, const char *text)
 
 static void say_credit(struct far *f, uint64_t upto, uint64_t taken)
 {
-	auto_buf struct buf b = BUF_INIT(16);
+	auto_buf struct buf b = BUF_INIT(24);
 	wire_u64(&b, upto);
 	wire_u64(&b, taken);
+	wire_u64(&b, taken); // all of it ours
 	expect(chan_send_buf(&f->c, M_CREDIT, 0, &b), 89);
 }
 
@@ -319,15 +320,20 @@ static void test_what_is_kept_and_said(void **state)
 	(void)state;
 	line_keep(&l, 10, "abcdef", 6);
 	line_keep(&l, 16, "gh", 2);
-	line_taken(&l, 9); // older than what is kept
+	line_taken(&l, 9, 9); // older than what is kept
 	assert_int_equal(l.kept.n, 8);
-	line_taken(&l, 13);
+	line_taken(&l, 13, 113);
 	assert_int_equal(l.kept_from, 13);
 	assert_memory_equal(l.kept.p, "defgh", 5);
-	line_taken(&l, 40); // somebody else sent as well
+	assert_int_equal(l.ahead, 100);
+	line_guess(&l, 115); // two more came, as far as a stranger can know
+	assert_memory_equal(l.kept.p, "fgh", 3);
+	assert_int_equal(l.kept.n, 3);
+	assert_int_equal(l.kept_from, 0);
+	line_taken(&l, 3, 118);
 	assert_int_equal(l.kept.n, 0);
-	line_keep(&l, 40, "x", 1);
-	assert_int_equal(l.kept_from, 40);
+	line_keep(&l, 3, "x", 1);
+	assert_int_equal(l.kept_from, 3);
 	assert_false(line_must_say(&l, 1, 1000, false));
 	assert_true(line_must_say(&l, 1, 1000, true));
 	assert_false(line_must_say(&l, 1, 1000, true));

@@ -200,6 +200,38 @@ static void test_query(void **state)
 	assert_string_equal(w.name, "Q");
 }
 
+// Whatever a service calls them, and however a key is written.
+static void test_own_credentials(void **state)
+{
+	static const char *const go[] = {"Authorization", "X-Vault-Token", "DD-API-KEY", "apikey", "X-Auth-Email", "X-Shopify-Access-Token",
+					 "X-Client-Secret", "X-JFrog-Art-Api-Key", "Circle-Token", "x-amz-security-token"};
+	static const char *const stay[] = {"Cookie", "Idempotency-Key", "Mcp-Session-Id", "X-CSRF-Token", "X-ContinuationToken", "Sec-WebSocket-Key",
+					   "Accept", "anthropic-version"};
+	auto_world struct world w = {0};
+	(void)state;
+	bind_to(&w, "TOK", "bearer", "real");
+	bind_to(&w, "Q", "query:api_key", "real");
+	request(&w, "/v1?a=1&access_token=mine&private%5Ftoken=mine&API_KEY=mine&api_key=" P("Q") "&ap%69_key=mine&b=%2");
+	for (size_t i = 0; i < countof(go); i++)
+		field(&w, go[i], "mine");
+	for (size_t i = 0; i < countof(stay); i++)
+		field(&w, stay[i], "kept");
+	assert_int_equal(swap_here(&w), 1);
+	assert_string_equal(w.head.path, "/v1?a=1&api_key=real&b=%2");
+	assert_int_equal(w.head.n, countof(stay));
+	for (size_t i = 0; i < w.head.n; i++)
+		assert_string_equal(w.head.f[i].value, "kept");
+	struct swap s = {&w.policy, w.values, w.n, &w.host, 443, true};
+	request(&w, "/");
+	field(&w, "X-Vault-Token", "mine");
+	field(&w, "X-Checksum", "kept");
+	swap_trailer(&s, &w.head);
+	assert_int_equal(w.head.n, 1);
+	request(&w, "/v1?access_token=mine&&x");
+	assert_int_equal(swap_to(&w, "other.test", 443, true), 0);
+	assert_string_equal(w.head.path, "/v1?access_token=mine&&x");
+}
+
 static int refused(const char *name, const char *value, const char *path, const char *host, uint16_t port,
 		   bool verified)
 {
@@ -293,7 +325,7 @@ int main(void)
 		cmocka_unit_test(test_one_asked_for), cmocka_unit_test(test_basic),
 		cmocka_unit_test(test_query),	      cmocka_unit_test(test_elsewhere),
 		cmocka_unit_test(test_wrong_place),   cmocka_unit_test(test_hostile_value),
-		cmocka_unit_test(test_search),
+		cmocka_unit_test(test_search),	      cmocka_unit_test(test_own_credentials),
 	};
 	return cmocka_run_group_tests_name("gate/swap", tests, NULL, NULL);
 }
