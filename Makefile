@@ -1,7 +1,7 @@
 # skep: plain GNU make.  make run | test | bench | install | help
 #
 # V=release (default) | dev | asan picks build/$V/. Adding a .c file to a room touches no build file.
-# Two libcs: skep, skep-cell and the test program that runs inside cells are linked statically with musl, with no
+# Two libcs: skep, skep-cell, skep-sudo and the test program that runs inside cells are linked statically with musl, with no
 # other library (they start three times faster); the others are dynamic, with glibc.
 
 V      ?= release
@@ -19,6 +19,7 @@ SKEP_ROOMS := cli http model base
 SKEPD_ROOMS := api engine backend workspace store journal http model base
 GATE_ROOMS := gate http model base
 SSH_ROOMS := ssh http model base
+SUDO_ROOMS := sudo model base
 
 WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wformat=2 -Wvla -Wwrite-strings \
         -Wno-format-truncation -Wno-unknown-warning-option -Wno-gnu-statement-expression
@@ -43,7 +44,7 @@ glibs = $(foreach r,$(1),$(B)/glibc/lib$(r).a)
 mlibs = $(foreach r,$(1),$(B)/musl/lib$(r).a)
 ROOMS := $(notdir $(patsubst %/,%,$(wildcard src/*/)))
 
-PROGRAMS := $(B)/skep $(B)/skepd $(B)/skep-cell $(B)/skep-gate $(B)/skep-image $(B)/skep-repo $(B)/skep-review $(B)/skep-ssh $(B)/skep-attack $(B)/skep-wrap
+PROGRAMS := $(B)/skep $(B)/skepd $(B)/skep-cell $(B)/skep-gate $(B)/skep-image $(B)/skep-repo $(B)/skep-review $(B)/skep-ssh $(B)/skep-sudo $(B)/skep-attack $(B)/skep-wrap
 
 .PHONY: all deps check run test unit e2e attack fuzz bench soak install uninstall format lint clean help
 .DELETE_ON_ERROR:
@@ -91,6 +92,8 @@ $(B)/skep-ssh: $(B)/glibc/bin/skep-ssh.o $(call glibs,$(SSH_ROOMS))
 	$(Q)$(CC) $(LDFLAGS) -pie -o $@ $^ -lssh
 $(B)/skep-cell: $(B)/musl/bin/skep-cell.o $(call mlibs,$(CELL_ROOMS))
 	$(Q)$(MUSL) -static -Wl,--gc-sections -o $@ $^
+$(B)/skep-sudo: $(B)/musl/bin/skep-sudo.o $(call mlibs,$(SUDO_ROOMS))
+	$(Q)$(MUSL) -static -s -Wl,--gc-sections -o $@ $^
 $(B)/skep-attack: $(patsubst tests/attack/%.c,$(B)/musl/attack/%.o,$(wildcard tests/attack/*.c))
 	$(Q)$(MUSL) -static -o $@ $^
 $(B)/musl/attack/%.o: tests/attack/%.c
@@ -114,7 +117,7 @@ install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(LIBEXEC) $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(MANDIR)/man8
 	install -m 755 $(B)/skep $(DESTDIR)$(PREFIX)/bin/skep
 	ln -sf skep $(DESTDIR)$(PREFIX)/bin/skep-wrap
-	install -m 755 $(B)/skepd $(B)/skep-cell $(B)/skep-gate $(B)/skep-image $(B)/skep-repo $(B)/skep-review $(B)/skep-ssh $(B)/skep-attack $(DESTDIR)$(LIBEXEC)/
+	install -m 755 $(B)/skepd $(B)/skep-cell $(B)/skep-gate $(B)/skep-image $(B)/skep-repo $(B)/skep-review $(B)/skep-ssh $(B)/skep-sudo $(B)/skep-attack $(DESTDIR)$(LIBEXEC)/
 	install -m 644 man/*.1 $(DESTDIR)$(MANDIR)/man1/
 	install -m 644 man/*.8 $(DESTDIR)$(MANDIR)/man8/
 	install -d $(DESTDIR)$(COMPL)/bash-completion/completions $(DESTDIR)$(COMPL)/zsh/site-functions $(DESTDIR)$(COMPL)/fish/vendor_completions.d
@@ -144,7 +147,7 @@ help:
 	@echo "make soak       long runs: fuzzing, sanitizers, races"
 
 # Unit tests: tests/unit/ROOM_NOUN.c links ROOM and everything below it, nothing above.
-UNIT_ORDER := api cli ssh engine backend workspace store cell init isolate journal gate http model base
+UNIT_ORDER := api cli ssh sudo engine backend workspace store cell init isolate journal gate http model base
 UNIT_LIBS  := -lcmocka -larchive -lgit2 -lm -lsqlite3 -lmicrohttpd -lwslay -lsodium -lyaml -lssl -lcrypto -lnghttp2 -lcares -lssh -lz
 below = $(if $(filter $(1),$(UNIT_ORDER)),$(shell echo $(UNIT_ORDER) | sed 's/.*\b$(1)\b/$(1)/'))
 UNITS := $(patsubst tests/unit/%.c,$(B)/unit/%,$(wildcard tests/unit/*.c))

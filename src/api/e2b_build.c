@@ -4,6 +4,7 @@
 #include "api/e2b_build.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include <stdlib.h>
@@ -139,10 +140,25 @@ static void on_stopped(void *ctx, const struct err *e, const struct outcome *o)
 
 static void try_ready(struct e2b_builder *x);
 
+// One that ended well may have left something that runs.
+static bool start_failed(struct e2b_builder *x, struct err *why)
+{
+	struct exec_row row;
+	if (!*x->start || engine_exec_get(x->g, x->start, &row, why))
+		return false;
+	bool failed = !row.running && row.result.status;
+	if (failed)
+		err_set(why, ERR_INVALID, "the start command failed: exit status %u", row.result.status);
+	exec_row_done(&row);
+	return failed;
+}
+
 static void on_ready(void *ctx, const struct err *e, int status)
 {
 	struct e2b_builder *x = ctx;
 	struct err late;
+	if (!e && start_failed(x, &late))
+		e = &late;
 	if (e || !status) {
 		if (e)
 			finish(x, e);
@@ -178,19 +194,25 @@ static void try_ready(struct e2b_builder *x)
 
 static void on_started(void *ctx, const struct err *e, const struct outcome *o)
 {
-	(void)o;
-	if (e)
-		finish(ctx, e);
-	else
-		try_ready(ctx);
+	struct e2b_builder *x = ctx;
+	if (e) {
+		finish(x, e);
+		return;
+	}
+	memcpy(x->start, o->exec->id, sizeof x->start);
+	try_ready(x);
 }
 
 static void finalize(struct e2b_builder *x)
 {
 	const char *start = x->build->start_cmd;
 	x->step = "finalize";
+	bool waits = x->build->ready_cmd && *x->build->ready_cmd;
 	if (!start || !*start) {
-		take_snapshot(x);
+		if (waits)
+			try_ready(x);
+		else
+			take_snapshot(x);
 		return;
 	}
 	auto_free char *said = xasprintf("Running start command: %s", start);
@@ -205,6 +227,24 @@ static void finalize(struct e2b_builder *x)
 
 static void next_step(struct e2b_builder *x);
 
+// What could not be kept is made again next time.
+static void on_kept(void *ctx, const struct err *e, const struct outcome *o)
+{
+	struct e2b_builder *x = ctx;
+	(void)o;
+	if (e)
+		log_line(LOG_WARN, "sandbox=%s step %s is not cached: %s", x->sandbox, x->step, e->msg);
+	next_step(x);
+}
+
+static void step_done(struct e2b_builder *x)
+{
+	if (e2b_cache_wants(x))
+		engine_step_keep(x->g, x->sandbox, x->steps[x->at - 1].key, (struct done){on_kept, x});
+	else
+		next_step(x);
+}
+
 static void on_step(void *ctx, const struct err *e, int status)
 {
 	struct e2b_builder *x = ctx;
@@ -216,7 +256,19 @@ static void on_step(void *ctx, const struct err *e, int status)
 	if (e)
 		finish(x, e);
 	else
-		next_step(x);
+		step_done(x);
+}
+
+static struct e2b_step *take_step(struct e2b_builder *x)
+{
+	struct e2b_step *s = &x->steps[x->at++];
+	if (fmt_to(x->number, sizeof x->number, "%zu", x->at))
+		x->number[0] = 0;
+	x->step = x->number;
+	auto_free char *said = xasprintf("%s[builder %zu/%zu] %s %s", x->at <= x->cached ? "CACHED " : "", x->at, x->n_steps, s->kind->name,
+					 s->args[0] ? s->args[0] : "");
+	e2b_build_say(x, "info", said);
+	return s;
 }
 
 static void next_step(struct e2b_builder *x)
@@ -226,15 +278,10 @@ static void next_step(struct e2b_builder *x)
 		finalize(x);
 		return;
 	}
-	struct e2b_step *s = &x->steps[x->at++];
-	if (fmt_to(x->number, sizeof x->number, "%zu", x->at))
-		x->number[0] = 0;
-	x->step = x->number;
-	auto_free char *said = xasprintf("[builder %zu/%zu] %s %s", x->at, x->n_steps, s->kind->name, s->args[0] ? s->args[0] : "");
-	e2b_build_say(x, "info", said);
+	struct e2b_step *s = take_step(x);
 	switch (s->kind->run(x, s, on_step, &e)) {
 	case STEP_DONE:
-		next_step(x);
+		step_done(x);
 		break;
 	case STEP_RUNS:
 		break;
@@ -266,6 +313,11 @@ static void on_created(void *ctx, const struct err *e, const struct outcome *o)
 		return;
 	}
 	memcpy(x->sandbox, o->sandbox->id, sizeof x->sandbox);
+	while (x->at < x->cached) {
+		const struct e2b_step *s = take_step(x);
+		if (s->kind->skip)
+			s->kind->skip(x, s);
+	}
 	if (x->provisioned) {
 		next_step(x);
 		return;
@@ -277,7 +329,7 @@ static void on_created(void *ctx, const struct err *e, const struct outcome *o)
 
 // --- its beginning ---
 
-static int read_steps(struct e2b_builder *x, const json_t *list, struct err *e)
+static int read_steps(struct e2b_builder *x, const json_t *list, bool force, struct err *e)
 {
 	size_t i;
 	json_t *o;
@@ -287,8 +339,10 @@ static int read_steps(struct e2b_builder *x, const json_t *list, struct err *e)
 		struct e2b_step *s = &x->steps[x->n_steps++];
 		const char *hash;
 		s->kind = e2b_step_kind(json_str(o, "type"));
-		if (json_get_strv(o, "args", &s->args, e) || json_get_str(o, "filesHash", &hash, e))
+		s->force = force;
+		if (json_get_strv(o, "args", &s->args, e) || json_get_str(o, "filesHash", &hash, e) || json_get_bool(o, "force", &s->force, e))
 			return -1;
+		s->force |= force;
 		s->args = s->args ? s->args : xcalloc(1, sizeof *s->args);
 		s->hash = hash ? xstrdup(hash) : NULL;
 		if (!s->kind)
@@ -319,7 +373,8 @@ void e2b_build_begin(struct request *r, struct e2b_template *t, struct e2b_build
 	b->start_cmd = base->start_cmd ? xstrdup(base->start_cmd) : NULL;
 	b->ready_cmd = base->ready_cmd ? xstrdup(base->ready_cmd) : NULL;
 	set_state(b, "building");
-	if (base->refusal || read_steps(x, json_object_get(body, "steps"), &e)) {
+	bool force = false;
+	if (base->refusal || (body && json_get_bool(body, "force", &force, &e)) || read_steps(x, json_object_get(body, "steps"), force, &e)) {
 		if (base->refusal)
 			e = *base->refusal;
 		finish(x, &e);
@@ -328,8 +383,11 @@ void e2b_build_begin(struct request *r, struct e2b_template *t, struct e2b_build
 	struct create c = {.limits = e2b_limits_of(t), .umask_bits = 022, .start = true, .no_project = true, .no_caches = true, .setup = SETUP_OFF, .keep_tmp = true};
 	if (!t->builtin) // what those are made of is here
 		e2b_net_open(r, &c.net);
-	if (on) {
-		c.from = xstrdup(on->snapshot);
+	e2b_cache_keys(x, base);
+	const char *cached = e2b_cache_find(x);
+	if (on || cached) {
+		x->provisioned = true;
+		c.from = xstrdup(cached ? cached : on->snapshot);
 	} else {
 		c.empty = true;
 		c.profile = PROFILE_ROOT;

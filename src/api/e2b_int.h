@@ -5,7 +5,7 @@
 //   e2b_box.c        boxes: kept as notes, told of by the engine       e2b_sandboxes.c  connect, pause, timeout, kill
 //   e2b_create.c     a new one                                         e2b_fork.c       several, of one
 //   e2b_list.c       lists, details, logs                              e2b_network.c    what a sandbox may reach
-//   e2b_templates.c  templates, tags, snapshots                        e2b_build.c      building one; e2b_step.c: its steps
+//   e2b_templates.c  templates, tags, snapshots                        e2b_build.c      building one; e2b_step.c: its steps; e2b_cache.c: those done before
 //   e2b_metrics.c    what a sandbox uses                               e2b_upload.c     files for COPY
 //   e2b_headers.c    headers on the way out, the host on the way in
 #pragma once
@@ -134,6 +134,7 @@ void e2b_build_begin(struct request *r, struct e2b_template *t, struct e2b_build
 void e2b_build_wait(struct e2b_build *b, void (*fn)(void *ctx, const struct err *e), void *ctx);
 
 // e2b_upload.c
+const char *e2b_upload_digest(const char *hash);	  // SHA-256 of what came; NULL = nothing did
 int e2b_upload_fd(const char *hash, uint64_t *out_size); // borrowed; -1 = none
 void e2b_uploads_free(void);
 

@@ -114,8 +114,7 @@ static void on_done(void *ctx, const struct err *e, int status)
 		s->m.cpus = row->limits.cpus_milli ? (row->limits.cpus_milli + 999) / 1000 : cpus > 0 ? (uint64_t)cpus : 1;
 		s->m.mem_total = row->limits.memory;
 		s->m.disk_total = row->limits.disk;
-		if (!engine_size(s->g, row, &s->m.disk))
-			s->m.disk = 0;
+		(void)engine_size(s->g, row, &s->m.disk); // what is not counted yet comes with a later sample
 		keep(history_of(s->g, s->id), &s->m);
 	}
 	s->fn(s->ctx, e || !row ? NULL : &s->m);

@@ -183,6 +183,7 @@ static int decode_start(struct start *s, struct err *e)
 		return -1;
 	s->tag = tag ? xstrdup(tag) : NULL;
 	s->x.tty = pty;
+	s->x.whole = true;
 	s->x.want_stdin = in;
 	s->x.rows = 24, s->x.cols = 80;
 	return pty ? decode_size(pty, &s->x.rows, &s->x.cols, e) : 0;

@@ -26,7 +26,7 @@ static enum e2b_step_outcome run_step(struct e2b_builder *x, const struct e2b_st
 	return STEP_RUNS;
 }
 
-// $1 source, $2 destination, $3 owner, $4 mode or "", $5 z for a compressed archive. A directory gives its contents, as with
+// $1 source, $2 destination, $3 owner or owner:group, $4 mode or "", $5 z for a compressed archive. A directory gives its contents, as with
 // Docker; a file takes the destination's name, unless that is a directory.
 static const char copy_script[] =
 	"set -e\n"
@@ -34,15 +34,15 @@ static const char copy_script[] =
 	"t=$(mktemp -d /tmp/copy.XXXXXX)\n"
 	"trap 'rm -rf \"$t\"' EXIT\n"
 	"tar -x${5}f - -C \"$t\" --no-same-owner\n"
-	"src=${1#/} dst=$2\n"
+	"src=${1#/} dst=$2 own=$3\n"
+	"case $own in *:*) ;; *) own=$own: ;; esac\n"
 	"case $dst in /*) ;; *) dst=$PWD/$dst ;; esac\n"
-	"chown -R \"$3:\" \"$t\"\n"
+	"chown -hR \"$own\" \"$t\"\n"
 	"[ -z \"$4\" ] || find \"$t\" -type f -exec chmod \"$4\" {} +\n"
-	"made() { [ -d \"$1\" ] || { made \"$(dirname \"$1\")\"; mkdir \"$1\"; chown \"$own:\" \"$1\"; }; }\n"
-	"own=$3\n"
-	"if [ -d \"$t/$src\" ]; then\n"
-	"  made \"$dst\"; cp -a \"$t/$src/.\" \"$dst/\"; chown \"$own:\" \"$dst\"\n"
-	"elif [ -e \"$t/$src\" ]; then\n"
+	"made() { [ -d \"$1\" ] || { made \"$(dirname \"$1\")\"; mkdir \"$1\"; chown \"$own\" \"$1\"; }; }\n"
+	"if [ -d \"$t/$src\" ] && [ ! -L \"$t/$src\" ]; then\n"
+	"  made \"$dst\"; cp -a \"$t/$src/.\" \"$dst/\"; chown \"$own\" \"$dst\"\n"
+	"elif [ -e \"$t/$src\" ] || [ -L \"$t/$src\" ]; then\n"
 	"  case $dst in */) made \"${dst%/}\" ;; *) made \"$(dirname \"$dst\")\" ;; esac\n"
 	"  cp -a \"$t/$src\" \"$dst\"\n"
 	"else\n"
@@ -90,18 +90,34 @@ static void put_env(char ***env, const char *name, const char *value)
 	strv_add(env, kv);
 }
 
+static void env_skip(struct e2b_builder *x, const struct e2b_step *s)
+{
+	for (char **a = s->args; *a && a[1]; a += 2)
+		put_env(&x->env, a[0], a[1]);
+}
+
 static enum e2b_step_outcome env_step(struct e2b_builder *x, const struct e2b_step *s, void (*done)(void *ctx, const struct err *e, int status),
 				      struct err *e)
 {
 	(void)done;
-	for (char **a = s->args; *a; a += 2) {
+	for (char **a = s->args; *a; a += 2)
 		if (!a[1] || !**a || strchr(*a, '=')) {
 			err_set(e, ERR_INVALID, "ENV takes names and values in turn");
 			return STEP_FAILED;
 		}
-		put_env(&x->env, a[0], a[1]);
-	}
+	env_skip(x, s);
 	return STEP_DONE;
+}
+
+static void workdir_skip(struct e2b_builder *x, const struct e2b_step *s)
+{
+	const char *path = s->args[0];
+	char *whole = *path == '/' ? xstrdup(path) : xasprintf("%s/%s", x->workdir, path);
+	size_t n = strlen(whole);
+	while (n > 1 && whole[n - 1] == '/')
+		whole[--n] = 0;
+	mem_free_ptr(&x->workdir);
+	x->workdir = whole;
 }
 
 static enum e2b_step_outcome workdir_step(struct e2b_builder *x, const struct e2b_step *s, void (*done)(void *ctx, const struct err *e, int status),
@@ -110,11 +126,8 @@ static enum e2b_step_outcome workdir_step(struct e2b_builder *x, const struct e2
 	static const char script[] = "set -e; d=$1; own=$2\n"
 				     "made() { [ -d \"$1\" ] || { made \"$(dirname \"$1\")\"; mkdir \"$1\"; chown \"$own:\" \"$1\"; }; }\n"
 				     "made \"$d\"\n";
-	const char *path = s->args[0];
-	auto_free char *whole = *path == '/' ? xstrdup(path) : xasprintf("%s/%s", x->workdir, path);
-	size_t n = strlen(whole);
-	while (n > 1 && whole[n - 1] == '/')
-		whole[--n] = 0;
+	workdir_skip(x, s);
+	char *whole = x->workdir;
 	if (strstr(whole, "/../") || str_has_suffix(whole, "/..") || strstr(whole, "//") || strstr(whole, "/./")) {
 		err_set(e, ERR_INVALID, "WORKDIR takes a path without . and ..");
 		return STEP_FAILED;
@@ -122,9 +135,13 @@ static enum e2b_step_outcome workdir_step(struct e2b_builder *x, const struct e2
 	char *argv[] = {(char *)"/bin/bash", (char *)"-c", (char *)script, (char *)"workdir", whole, x->user, NULL};
 	e2b_command(x->g, &(struct e2b_command){.sandbox = x->sandbox, .user = "root", .cwd = "/", .argv = argv, .input = -1, .timeout_ms = 60000,
 						.line = on_line, .done = done, .ctx = x});
-	mem_free_ptr(&x->workdir);
-	x->workdir = take(&whole);
 	return STEP_RUNS;
+}
+
+static void user_skip(struct e2b_builder *x, const struct e2b_step *s)
+{
+	mem_free_ptr(&x->user);
+	x->user = xstrdup(s->args[0]);
 }
 
 static enum e2b_step_outcome user_step(struct e2b_builder *x, const struct e2b_step *s, void (*done)(void *ctx, const struct err *e, int status),
@@ -133,8 +150,7 @@ static enum e2b_step_outcome user_step(struct e2b_builder *x, const struct e2b_s
 	static const char script[] = "id -u \"$1\" >/dev/null || exit 1";
 	char *argv[] = {(char *)"/bin/sh", (char *)"-c", (char *)script, (char *)"user", s->args[0], NULL};
 	(void)e;
-	mem_free_ptr(&x->user);
-	x->user = xstrdup(s->args[0]);
+	user_skip(x, s);
 	e2b_command(x->g, &(struct e2b_command){.sandbox = x->sandbox, .user = "root", .cwd = "/", .argv = argv, .input = -1, .timeout_ms = 60000,
 						.line = on_line, .done = done, .ctx = x});
 	return STEP_RUNS;
@@ -143,7 +159,11 @@ static enum e2b_step_outcome user_step(struct e2b_builder *x, const struct e2b_s
 const struct e2b_step_kind *e2b_step_kind(const char *name)
 {
 	static const struct e2b_step_kind kinds[] = {
-		{"RUN", 1, run_step}, {"COPY", 2, copy_step}, {"ENV", 2, env_step}, {"WORKDIR", 1, workdir_step}, {"USER", 1, user_step},
+		{"RUN", 1, false, true, NULL, run_step},
+		{"COPY", 2, true, true, NULL, copy_step},
+		{"ENV", 2, false, false, env_skip, env_step},
+		{"WORKDIR", 1, false, false, workdir_skip, workdir_step},
+		{"USER", 1, false, false, user_skip, user_step},
 	};
 	for (size_t i = 0; i < countof(kinds); i++)
 		if (!strcmp(kinds[i].name, name))

@@ -6,6 +6,7 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
+#include "base/sha256.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,6 +20,7 @@ struct upload {
 	char hash[HASH + 1], key[KEY_SIZE]; // key: who has the address may put the file there
 	int fd;				    // -1 = nothing yet
 	uint64_t size;
+	char digest[SHA256_HEX]; // of what came: the hash is only what somebody says
 	struct upload *next;
 };
 
@@ -61,6 +63,12 @@ int e2b_upload_fd(const char *hash, uint64_t *out_size)
 	if (u)
 		*out_size = u->size;
 	return u ? u->fd : -1;
+}
+
+const char *e2b_upload_digest(const char *hash)
+{
+	struct upload *u = by_hash(hash);
+	return u && u->fd >= 0 ? u->digest : NULL;
 }
 
 // The oldest make room.
@@ -131,6 +139,7 @@ void e2b_get_files(struct request *r)
 struct receiving {
 	int fd;
 	uint64_t size;
+	struct sha256 sum;
 	char key[KEY_SIZE];
 };
 
@@ -151,6 +160,7 @@ static size_t on_body(struct request *r, const char *p, size_t n)
 	if (!x)
 		return n;
 	x->size += n;
+	sha256_add(&x->sum, p, n);
 	if (x->size > UPLOAD_MAX_BYTES)
 		err_set(&e, ERR_LIMIT, "the files are more than %llu bytes", UPLOAD_MAX_BYTES);
 	if (x->size <= UPLOAD_MAX_BYTES && !fs_write_all(x->fd, p, n, &e))
@@ -168,6 +178,7 @@ static void on_body_end(struct request *r)
 		close_fd(&u->fd);
 		u->fd = take_fd(&x->fd);
 		u->size = x->size;
+		sha256_end_hex(&x->sum, u->digest);
 		trim();
 	}
 	receiving_free(r);
@@ -192,6 +203,7 @@ void e2b_put_upload(struct request *r)
 	}
 	struct receiving *x = xcalloc(1, sizeof *x);
 	memcpy(x->key, u->key, sizeof x->key);
+	sha256_init(&x->sum);
 	x->fd = engine_scratch(r->engine, &e);
 	r->ctx = x;
 	if (x->fd < 0) {

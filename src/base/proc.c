@@ -83,6 +83,18 @@ char *proc_find(const char *path, const char *name)
 	return NULL;
 }
 
+char *proc_beside(const char *name, struct err *e)
+{
+	char self[4096];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+	char *slash = n > 0 ? memrchr(self, '/', (size_t)n) : NULL;
+	if (!slash) {
+		err_sys(e, "find our own program");
+		return NULL;
+	}
+	return xasprintf("%.*s/%s", (int)(slash - self), self, name);
+}
+
 int proc_run(const char *path, char *const *argv, struct buf *out, int *out_status, struct err *e)
 {
 	int p[2];

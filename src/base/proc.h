@@ -22,6 +22,7 @@ pid_t proc_spawn(const struct proc_spec *spec, struct err *e) MUST_USE; // -1 on
 int proc_run(const char *path, char *const *argv, struct buf *out, int *out_status, struct err *e) MUST_USE;
 // Where the directories of path (as in PATH; NULL = none) have a program of this name; only absolute ones count. Owned; NULL: nowhere.
 char *proc_find(const char *path, const char *name);
+char *proc_beside(const char *name, struct err *e) MUST_USE; // path of the program of that name in our own one's directory; owned
 uint64_t proc_start_time(pid_t pid); // field 22 of /proc/PID/stat: with the pid, an identity. 0 = no such process
 
 // How long this process and the children it will have run at a stretch. A process with a short stretch that wakes up takes the

@@ -61,16 +61,7 @@ static int watch_child(struct gate *g, pid_t pid, struct err *e)
 
 static char *program_path(const struct gate *g, struct err *e)
 {
-	char self[4096];
-	if (g->program)
-		return xstrdup(g->program);
-	ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-	char *slash = n > 0 ? memrchr(self, '/', (size_t)n) : NULL;
-	if (!slash) {
-		err_sys(e, "find our own program");
-		return NULL;
-	}
-	return xasprintf("%.*s/skep-gate", (int)(slash - self), self);
+	return g->program ? xstrdup(g->program) : proc_beside("skep-gate", e);
 }
 
 // It is not the cell's to pay for, nor can the cell make it eat the host: rlimits, not a cgroup of its own.

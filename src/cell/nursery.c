@@ -83,9 +83,11 @@ static int empty_proc(const struct mount_env *env, struct err *e)
 	return 0;
 }
 
-static int make_template(struct err *e)
+// sudo: opened while our own rights to its directory were those of whoever started us.
+static int make_template(int sudo, struct err *e)
 {
 	struct plan p = {0};
+	self.n.rootfs.sudo = xasprintf("/proc/self/fd/%d", sudo);
 	rootfs_scan(&self.n.rootfs, TEMPLATE_DIR);
 	trust_scan(&self.n.trust);
 	trust_share(&self.n.trust);
@@ -161,11 +163,13 @@ static int start(struct frame *f, struct err *e)
 		return -1;
 	if (cgroup_detect(&self.n.cgroups, e)) // before the namespaces: what is ours outside
 		return err_wrap(e, "cgroups");
-	if (userns_enter_base(&self.n.ids, e))
+	auto_free char *program = proc_beside("skep-sudo", e);
+	auto_fd int sudo = program ? fs_open(AT_FDCWD, program, O_RDONLY, 0, e) : -1;
+	if (sudo < 0 || userns_enter_base(&self.n.ids, e))
 		return -1;
 	seat_sweep(&self.n);
 	sweep_fresh();
-	return make_template(e);
+	return make_template(sudo, e);
 }
 
 static void answer_err(uint32_t id, const struct err *e)

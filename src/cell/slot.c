@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "cell/cell_int.h"
 #include "init/init.h"
+#include "init/sudo.h"
 #include "isolate/contain.h"
 #include "model/msg.h"
 #include <dirent.h>
@@ -57,7 +58,7 @@ int slot_recv_trees(struct chan *ch, int *trees, int max, struct err *e)
 }
 
 static int build_and_lock(struct contain *c, struct chan *ch, const struct cell_spec *s, bool supervised,
-			  struct isolation *iso, int *listener, struct err *e)
+			  struct isolation *iso, int *listener, int *sudo, struct err *e)
 {
 	int trees[TREES_MAX], n = slot_recv_trees(ch, trees, TREES_MAX, e);
 	if (n < 0)
@@ -66,6 +67,9 @@ static int build_and_lock(struct contain *c, struct chan *ch, const struct cell_
 		return err_wrap(e, "file system of the cell");
 	for (int i = 0; i < n; i++)
 		close(trees[i]);
+	*sudo = s->profile == PROFILE_ROOT ? sudo_listen(e) : -1; // before the filter, which tells the supervisor of every listen
+	if (s->profile == PROFILE_ROOT && *sudo < 0)
+		return -1;
 	if (fault(FAULT_CELL_LOCK, e) || contain_lock(c, s, supervised, iso, listener, e))
 		return err_wrap(e, "confinement of the cell");
 	return 0;
@@ -112,20 +116,20 @@ _Noreturn void slot_serve(struct contain *c, struct chan *ch)
 	struct err e;
 	struct cell_spec s;
 	struct isolation iso = {0};
-	int listener;
+	int listener, sudo = -1;
 	chan_send(ch, M_OK, 0, 0, NULL, 0);
 	if (chan_recv(ch, &f, &e) || f.type != M_BUILD)
 		_exit(1);
 	bool supervised = f.stream;
 	proc_stretch(PROC_QUICK_NS);
-	if (cell_spec_read(f.p, f.n, &s, &e) || build_and_lock(c, ch, &s, supervised, &iso, &listener, &e))
+	if (cell_spec_read(f.p, f.n, &s, &e) || build_and_lock(c, ch, &s, supervised, &iso, &listener, &sudo, &e))
 		slot_give_up(ch, &e);
 	auto_buf struct buf ready = BUF_INIT(4096);
 	isolation_write(&ready, &iso);
 	struct init_opts opts = {
 		.channel = ch, .uid = c->uid, .gid = c->gid, .profile = c->profile, .ws_path = s.ws_path,
 		.changes = {c->layer, c->base, c->lowers, c->n_lowers, (int)s.n_base_lowers, s.hide},
-		.ends_with_exec = s.ends_with_exec && s.has_exec, .score = c->score,
+		.ends_with_exec = s.ends_with_exec && s.has_exec, .score = c->score, .sudo = sudo,
 		.cpus_milli = supervised ? s.limits.cpus_milli : 0,
 	};
 	init_run(&opts, &ready, listener);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // skep-ssh for a sandbox of another machine. It is sealed, has no token and can make no connection: this process stays, and does
-// for it what one sandbox's SSH needs (channel S of model/msg.h): begin an exec or a job, reach it, reach a port.
+// for it what one sandbox's SSH needs (channel A of model/msg.h): begin an exec or a job, reach it, reach a port.
 #pragma once
 #include "cli/api.h"
 

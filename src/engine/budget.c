@@ -56,7 +56,7 @@ bool derived_is_used(struct engine *g, const char *path)
 		if (uses(g, &b->row, path) || (b->cell && any_in(path, b->cell_row.lowers)))
 			return true;
 	for (struct snap *n = g->snaps; n; n = n->next)
-		if (snapshot_uses(g, &n->row, path))
+		if (!step_is_of(g, n, path) && snapshot_uses(g, &n->row, path))
 			return true;
 	return false;
 }
@@ -116,7 +116,13 @@ static void evict(struct engine *g, struct derived **list)
 {
 	char **dirs = NULL;
 	for (; *list; list++) {
+		struct err e;
+		struct snap *step = step_snap(g, *list);
 		log_line(LOG_INFO, "%s goes: the disk budget is used up", (*list)->row.path);
+		if (step && snap_drop(g, step, &e))
+			log_line(LOG_ERROR, "%s", e.msg);
+		if (step)
+			continue;
 		auto_free char *path = derived_take(g, *list);
 		if (path)
 			strv_add(&dirs, path);

@@ -186,6 +186,7 @@ int exec_make(struct box *b, const char *caller_cwd, struct task *t, struct err 
 	s->want_stdin = x->want_stdin;
 	s->detached = x->detached;
 	s->early = x->early || x->job;
+	s->whole = x->whole;
 	s->rows = x->rows;
 	s->cols = x->cols;
 	s->umask_bits = x->has_umask ? x->umask_bits : b->row.umask_bits;

@@ -33,6 +33,7 @@ struct exec_request {
 	char *cwd, *user;
 	char *caller_cwd; // where on this host the caller stands: without cwd, the same place inside
 	bool tty, want_stdin, detached, job;
+	bool whole; // its end is told when its children have closed its streams, too
 	bool early; // answered when its cell has taken it: without the pid
 	uint32_t rows, cols, umask_bits;
 	bool has_umask, has_timeout;
@@ -172,6 +173,11 @@ int engine_snapshots(struct engine *g, const char *id, void (*each)(void *ctx, c
 		     struct err *e) MUST_USE; // newest first; id NULL: of all
 const struct snapshot *engine_snapshot_get(struct engine *g, const char *word, struct err *e);
 void engine_snapshot_remove(struct engine *g, const char *word, struct done d);
+
+// --- steps ---
+// A moment of a sandbox under a key that says what it was made from. It is kept while there is room, and can be made again.
+void engine_step_keep(struct engine *g, const char *id, const char *key, struct done d); // outcome.snapshot
+const char *engine_step_find(struct engine *g, const char *key); // id of its snapshot, which counts as a use; NULL = none
 
 // --- review ---
 enum review_verb { REVIEW_DIFF, REVIEW_APPLY, REVIEW_DISMISS, REVIEW_UNDO, REVIEW_EXPORT, REVIEW_VERBS };

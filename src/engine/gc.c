@@ -197,7 +197,7 @@ static void look_snapshots(struct gc *c)
 {
 	struct err e;
 	for (struct snap *n = c->g->snaps; n; n = n->next)
-		if (!n->row.name && !box_by_id(c->g, n->row.sandbox))
+		if (!n->row.name && !box_by_id(c->g, n->row.sandbox) && !step_is(c->g, n))
 			add(c, HOW_SNAPSHOT, n->row.id, "a snapshot without a name, and its sandbox was removed");
 		else if (stack_check(c->g, n->row.lowers, &e))
 			add(c, HOW_SNAPSHOT, n->row.id, e.msg);
@@ -205,6 +205,15 @@ static void look_snapshots(struct gc *c)
 
 static void add_derived(struct gc *c, const struct derived *d, const char *why)
 {
+	const struct snap *step = step_snap(c->g, d);
+	for (size_t i = 0; step && i < c->n; i++)
+		if (c->how[i] == HOW_SNAPSHOT && !strcmp(c->path[i], step->row.id))
+			return;
+	if (step) {
+		add(c, HOW_SNAPSHOT, step->row.id, why);
+		size_of(c->g, d->row.path, &c->items[c->n - 1].bytes);
+		return;
+	}
 	for (size_t i = 0; i < c->n; i++)
 		if (c->how[i] == HOW_DERIVED && !strcmp(c->path[i], d->row.path))
 			return;

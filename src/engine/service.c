@@ -43,6 +43,7 @@ static int append(struct engine *g, const char *type, const char *body, struct e
 	if (!rc)
 		rc = journal_append(&j, type, *g->actor.name ? g->actor.name : "skepd", body, false, e);
 	journal_close(&j);
+	sync_journal(g, "service");
 	return rc;
 }
 

@@ -3,6 +3,7 @@
 //
 //   layers.c    who uses which layer, compaction     seal.c  one moment of a sandbox becomes sealed layers
 //   snapshot.c  snapshots, rollback                  fork.c  new sandboxes on a snapshot
+//   step.c      snapshots that can be made again
 #pragma once
 #include "engine/engine_int.h"
 
@@ -88,6 +89,12 @@ void derived_free(struct engine *g);
 void derived_drop(struct engine *g, struct derived *d); // its row; nothing becomes of the directory
 // Its row goes; the directory has the returned name then, owned, and is the caller's to remove. NULL: there is none, or it stays.
 char *derived_take(struct engine *g, struct derived *d);
+
+// step.c: moments that can be made again (engine_step_keep)
+struct snap *step_snap(const struct engine *g, const struct derived *d); // NULL: d is no step
+bool step_is(const struct engine *g, const struct snap *n);
+bool step_is_of(const struct engine *g, const struct snap *n, const char *path); // the row of that path is the snapshot's own
+void step_forget(struct engine *g, const struct snap *n);
 
 // sizes.c: bytes of layers, counted in the background
 void size_box(struct box *b); // something was written: its layers are counted, in a moment

@@ -77,6 +77,7 @@ struct snap *snap_find(struct engine *g, const struct box *b, const char *word, 
 
 int snap_drop(struct engine *g, struct snap *n, struct err *e)
 {
+	step_forget(g, n);
 	if (store_snapshot_drop(g->store, n->row.id, e))
 		return -1;
 	engine_wrote(g);
@@ -115,7 +116,7 @@ void snaps_of_gone(struct box *b)
 {
 	for (struct snap *n = b->g->snaps, *next; n; n = next) {
 		next = n->next;
-		if (is_of(n, b) && !n->row.name)
+		if (is_of(n, b) && !n->row.name && !step_is(b->g, n))
 			drop_logged(b->g, n);
 	}
 }

@@ -266,6 +266,14 @@ static bool set(struct head *h, const struct secret_ref *r, const struct secret_
 	return true;
 }
 
+// Whatever stands there goes, also a placeholder.
+static void clear_set(const struct swap *s, struct head *h)
+{
+	for (size_t i = 0; i < s->policy->n_secrets; i++)
+		if (s->policy->secrets[i].as == SECRET_SET && is_bound_here(s, &s->policy->secrets[i]))
+			head_drop(h, s->policy->secrets[i].key);
+}
+
 static bool is_bound_header(const struct swap *s, const char *name)
 {
 	for (size_t i = 0; i < s->policy->n_secrets; i++) {
@@ -374,6 +382,7 @@ int swap_request(const struct swap *s, struct head *h, struct swap_used *used, c
 {
 	bool bound = swap_is_bound(s);
 	int n = bound ? put_bound(s, h, swap_one, used, 0) : 0;
+	clear_set(s, h);
 	*out_name = stray(s, h);
 	if (*out_name)
 		return -1;

@@ -51,7 +51,8 @@ static void send_exit(struct exec *x)
 // The result follows the bytes: it is sent once every stream has been read empty after the end.
 static void maybe_report(struct exec *x)
 {
-	if (x->exited && !x->reported && x->out[0].quiet && x->out[1].quiet)
+	bool held = x->whole && (x->out[0].open || x->out[1].open);
+	if (x->exited && !x->reported && x->out[0].quiet && x->out[1].quiet && !held)
 		send_exit(x);
 }
 
@@ -213,10 +214,13 @@ void exec_signal(struct exec *x, int sig, bool tree)
 {
 	if (sig < 1 || sig > 64)
 		return;
+	if (sig == SIGTERM || sig == SIGKILL) // whoever got away does not hold up the answer
+		x->whole = false;
 	if (tree)
 		tree_signal(x->pid, x->name, sig);
 	else if (!x->exited && x->group > 0)
 		kill(-x->group, sig);
+	maybe_report(x);
 }
 
 void exec_reaped(struct exec *x, int status)
@@ -289,22 +293,6 @@ static int keeper_started(struct exec *x, struct spawn *s, struct err *e)
 	return loop_add(x->loop, &x->keeper, x->keeper_fd, LOOP_IN, e);
 }
 
-static int start_error(const struct spawn *s, const char *name, struct err *e)
-{
-	errno = s->error;
-	enum err_kind kind = strcmp(s->failed, "execute") ? ERR_SYSTEM
-			     : s->error == ENOENT || s->error == ENOTDIR ? ERR_NOT_FOUND
-									   : ERR_DENIED;
-	if (!strcmp(s->failed, "working directory"))
-		err_sys(e, "%s %s", s->failed, s->cwd);
-	else if (kind == ERR_SYSTEM)
-		err_sys(e, "%s", s->failed);
-	else
-		err_set(e, kind, "%s: %s", name, kind == ERR_NOT_FOUND ? "command not found" : s->error == EACCES ? "Permission denied: it is not an executable file" : strerror(s->error));
-	e->sys = s->error;
-	return -1;
-}
-
 static int start_tty(struct exec *x, struct spawn *sp, const struct exec_spec *s, struct err *e)
 {
 	auto_fd int slave = -1;
@@ -320,7 +308,7 @@ static int start_tty(struct exec *x, struct spawn *sp, const struct exec_spec *s
 		return -1;
 	int rc = keeper_started(x, sp, e);
 	if (rc > 0)
-		return start_error(sp, s->argv[0], e);
+		return spawn_error(sp, e);
 	x->out[1].quiet = true;
 	return rc || stream_open(x, 0, master, e) ? -1 : 0;
 }
@@ -377,7 +365,7 @@ static int start_pipes(struct exec *x, struct spawn *sp, const struct exec_spec 
 	} else {
 		x->pid = spawn_process(sp);
 		if (x->pid < 0)
-			return start_error(sp, s->argv[0], e);
+			return spawn_error(sp, e);
 	}
 	x->group = x->pid;
 	if (stream_open(x, 0, out_r, e))
@@ -389,7 +377,7 @@ static int start_pipes(struct exec *x, struct spawn *sp, const struct exec_spec 
 	return 0;
 }
 
-static const char *env_get(char *const *env, const char *key)
+const char *exec_env(char *const *env, const char *key)
 {
 	size_t n = strlen(key);
 	for (; env && *env; env++)
@@ -398,7 +386,7 @@ static const char *env_get(char *const *env, const char *key)
 	return NULL;
 }
 
-static int choose_user(const struct init_opts *o, const struct exec_spec *s, struct spawn *sp, struct err *e)
+int exec_choose_user(const struct init_opts *o, const struct exec_spec *s, struct spawn *sp, struct err *e)
 {
 	sp->uid = o->uid;
 	sp->gid = o->gid;
@@ -429,16 +417,16 @@ struct exec *exec_start(const struct init_opts *o, struct loop *l, struct chan *
 	n_execs++;
 	*x = (struct exec){
 		.loop = l, .chan = c, .id = id, .in_fd = -1, .keeper_fd = -1, .in.fd = -1, .in.fn = on_writable, .keeper.fd = -1,
-		.in_data = BUF_INIT(LIMIT_STDIN_WINDOW * 2), .ends = o->ends_with_exec && id == 1,
+		.in_data = BUF_INIT(LIMIT_STDIN_WINDOW * 2), .ends = o->ends_with_exec && id == 1, .whole = s->whole && !s->tty,
 	};
 	memcpy(x->name, s->id, sizeof x->name);
 	for (int i = 0; i < 2; i++)
 		x->out[i] = (struct stream){.w.fd = -1, .owner = x, .number = (uint8_t)(i + 1), .credit = LIMIT_OUTPUT_WINDOW};
 	struct spawn sp = {
-		.argv = s->argv, .env = s->env, .cwd = s->cwd ? s->cwd : o->ws_path, .path_var = env_get(s->env, "PATH"),
+		.argv = s->argv, .env = s->env, .cwd = s->cwd ? s->cwd : o->ws_path, .path_var = exec_env(s->env, "PATH"),
 		.umask_bits = s->umask_bits, .terminal = -1,
 	};
-	if (choose_user(o, s, &sp, e) || (s->tty ? start_tty(x, &sp, s, e) : start_pipes(x, &sp, s, e))) {
+	if (exec_choose_user(o, s, &sp, e) || (s->tty ? start_tty(x, &sp, s, e) : start_pipes(x, &sp, s, e))) {
 		if (x->pid > 0)
 			kill(x->pid, SIGKILL); // half started: a watch could not be had
 		exec_free(x);

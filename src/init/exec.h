@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One exec inside: its process, its three streams (or a terminal), and how they end. The exec is over when its
 // leader was reaped and what it wrote has been passed on; a stream that a background process still holds open is
-// read on after that.
+// read on after that, or, where the request wants it so, holds up the end.
 #pragma once
 #include "base/chan.h"
 #include "init/init.h"
@@ -25,6 +25,7 @@ struct exec {
 	pid_t pid;   // leader: the command, or the keeper of its terminal
 	pid_t group; // the command's process group
 	bool tty, exited, reported;
+	bool whole; // reported when its streams are closed
 	bool ends, last; // the cell ends with it; and, nothing else being there, at once
 	int status;  // wait status of the command
 	struct stream out[2];
@@ -40,6 +41,9 @@ struct exec {
 // NULL and *e on failure to start (kind NOT_FOUND: no such command; DENIED: not executable).
 struct exec *exec_start(const struct init_opts *o, struct loop *l, struct chan *c, uint32_t id, struct exec_spec *s,
 			struct err *e);
+struct spawn;
+int exec_choose_user(const struct init_opts *o, const struct exec_spec *s, struct spawn *sp, struct err *e) MUST_USE;
+const char *exec_env(char *const *env, const char *key); // NULL = not there
 void exec_free(struct exec *x);
 void exec_reaped(struct exec *x, int status);
 bool exec_is_over(const struct exec *x); // reported and every stream closed

@@ -12,6 +12,7 @@
 #include "init/moving.h"
 #include "init/spawn.h"
 #include "init/throttle.h"
+#include "init/sudo.h"
 #include "init/tree.h"
 #include "init/watch.h"
 #include "init/who.h"
@@ -410,7 +411,7 @@ static void on_signal(struct watch *w, uint32_t events)
 	while ((pid = wait4(-1, &status, WNOHANG, &ru)) > 0) {
 		if ((uint64_t)ru.ru_maxrss * 1024 > self.peak)
 			self.peak = (uint64_t)ru.ru_maxrss * 1024;
-		if (moving_reaped(pid, status))
+		if (moving_reaped(pid, status) || sudo_reaped(pid, status))
 			continue;
 		struct exec *x = self.execs;
 		while (x && (x->pid != pid || x->tty)) // a keeper reports for itself
@@ -446,6 +447,8 @@ _Noreturn void init_run(struct init_opts *opts, const struct buf *ready, int rea
 	if (!chan_send_fd(&self.chan, M_READY, 0, ready->p, ready->n, ready_fd))
 		_exit(1);
 	close(ready_fd);
+	if (opts->sudo >= 0 && sudo_serve(opts, &self.loop, &e))
+		_exit(1);
 	if (chan_attach(&self.chan, &self.loop, &e) || loop_run(&self.loop, &e))
 		_exit(1);
 	_exit(0);

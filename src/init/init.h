@@ -14,6 +14,7 @@ struct init_opts {
 	enum profile profile;
 	const char *ws_path;
 	char *const *hide; // globs of what is no change; may be NULL
+	int sudo; // sudo_listen's, -1 = none
 	bool parks;	     // after such an end it stays until the channel ends
 	uint64_t cpus_milli; // for pid 1 to see to; 0 = not limited, or by the kernel
 	int score; // /proc/1/oom_score_adj, open

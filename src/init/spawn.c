@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -58,6 +59,25 @@ static int fail(struct spawn *s, const char *step)
 	return 1; // exit status of the child; the parent looks at s->error
 }
 
+int spawn_error(const struct spawn *s, struct err *e)
+{
+	errno = s->error;
+	enum err_kind kind = strcmp(s->failed, "execute") ? ERR_SYSTEM
+			     : s->error == ENOENT || s->error == ENOTDIR ? ERR_NOT_FOUND
+									   : ERR_DENIED;
+	if (!strcmp(s->failed, "working directory"))
+		err_sys(e, "%s %s", s->failed, s->cwd);
+	else if (kind == ERR_SYSTEM)
+		err_sys(e, "%s", s->failed);
+	else
+		err_set(e, kind, "%s: %s", s->argv[0],
+			kind == ERR_NOT_FOUND	 ? "command not found"
+			: s->error == EACCES ? "Permission denied: it is not an executable file"
+						 : strerror(s->error));
+	e->sys = s->error;
+	return -1;
+}
+
 static void default_signals(bool keeper)
 {
 	struct sigaction dfl = {.sa_handler = SIG_DFL};
@@ -95,6 +115,14 @@ static int place_fds(struct spawn *s)
 	if (syscall(SYS_close_range, 3, ~0U, 4 /* CLOSE_RANGE_CLOEXEC: our own stay until exec */))
 		return fail(s, "closing descriptors");
 	return 0;
+}
+
+// One that is another session's already stays that one's.
+static void take_terminal(void)
+{
+	for (int i = 0; i < 3; i++)
+		if (!ioctl(i, TIOCSCTTY, 0))
+			return;
 }
 
 static void run_script(struct spawn *s, const char *path)
@@ -172,7 +200,11 @@ static int child(void *arg)
 	} else if (setsid() < 0) {
 		return fail(s, "new session");
 	}
-	if (place_fds(s) || become_user(s) || enter_cwd(s))
+	if (place_fds(s))
+		return 1;
+	if (s->takes_terminal)
+		take_terminal();
+	if (become_user(s) || enter_cwd(s))
 		return 1;
 	umask((mode_t)s->umask_bits);
 	default_signals(s->terminal >= 0);

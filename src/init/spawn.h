@@ -15,6 +15,7 @@ struct spawn {
 	uint32_t uid, gid;
 	bool switch_user;
 	uint32_t umask_bits;
+	bool takes_terminal; // a new session: a terminal among fds that is nobody's yet becomes its own
 	int terminal; // -1, or the slave: own process group in the foreground of this terminal
 	// out
 	int error;		// errno of the failing step
@@ -29,4 +30,6 @@ void spawn_score(int fd);
 void spawn_doomed(void);
 void spawn_spared(void);
 
+// What went wrong, as an error: kind NOT_FOUND (no such command), DENIED (not executable) or SYSTEM. Always -1.
+int spawn_error(const struct spawn *s, struct err *e);
 pid_t spawn_process(struct spawn *s); // -1 and error/failed set on failure; 127/126 are the caller's to tell

@@ -423,7 +423,7 @@ static int mount_root_overlay(struct contain *c, const struct cell_spec *s, stru
 	auto_buf struct buf opt = BUF_INIT(4000);
 	auto_free char *stage = xasprintf("%s/stage", c->host->template), *root = xasprintf("%s/root", c->host->template);
 	struct plan p = {0};
-	rootfs_overlay(s, s->image ? "i" : "../empty", "root/top", &opt);
+	rootfs_overlay(s, !s->image ? "../empty" : rootfs_has_tools(c->host, s) ? ROOTFS_TOOLS ":i" : "i", "root/top", &opt);
 	if (ready_part(c->layer, "root/top", e))
 		return -1;
 	plan_add(&p, MOUNT_OVERLAY, stage, "", buf_cstr(&opt), MF_WRITE);

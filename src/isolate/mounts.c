@@ -49,7 +49,7 @@ void plan_done(struct plan *p)
 	*p = (struct plan){0};
 }
 
-static const char *const kind_names[] = {"dir",	   "file",   "link",   "copy",	  "bind", "node", "tmpfs",
+static const char *const kind_names[] = {"dir",	   "file",   "program", "link",   "copy",	  "bind", "node", "tmpfs",
 					 "proc",   "devpts", "mqueue", "overlay", "mask", "read-only", "resize", "part", "detach"};
 static_assert(countof(kind_names) == MOUNT_KINDS, "a name per kind");
 
@@ -212,11 +212,8 @@ static int op_bind(const struct mount_op *op, const struct mount_env *env, struc
 
 // Host configuration is shown as a copy: no other file system mounted on it gets in the way, nothing that is
 // not readable by everybody comes along, and the copy belongs to the cell's own ids.
-static int copy_file(int from, int to, const char *name, const struct stat *st, struct err *e)
+static int copy_bytes(int in, int to, const char *name, mode_t mode, struct err *e)
 {
-	auto_fd int in = openat(from, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-	if (in < 0)
-		return 0; // not for this user: then not for the cell either
 	auto_fd int out = openat(to, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 	if (out < 0)
 		return err_sys(e, "copy %s", name);
@@ -225,7 +222,13 @@ static int copy_file(int from, int to, const char *name, const struct stat *st, 
 	while ((n = read(in, chunk, sizeof chunk)) > 0)
 		if (fs_write_all(out, chunk, (size_t)n, e))
 			return -1;
-	return fchmod(out, st->st_mode & 0755) ? err_sys(e, "copy %s", name) : 0;
+	return n < 0 || fchmod(out, mode & 0755) ? err_sys(e, "copy %s", name) : 0;
+}
+
+static int copy_file(int from, int to, const char *name, const struct stat *st, struct err *e)
+{
+	auto_fd int in = openat(from, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	return in < 0 ? 0 : copy_bytes(in, to, name, st->st_mode, e); // not for this user: then not for the cell either
 }
 
 static bool is_listed(const char *list, const char *name)
@@ -314,6 +317,14 @@ static int op_make(const struct mount_op *op, const struct mount_env *env, struc
 	if (mkdirat(dir, name, mode) && errno != EEXIST)
 		return err_sys(e, "make %s", op->dst);
 	return fchmodat(dir, name, mode, 0) ? err_sys(e, "chmod %s", op->dst) : 0; // past the umask
+}
+
+// In each directory it belongs to the cell's own ids, which the file it was copied from need not.
+static int op_program(const struct mount_op *op, const struct mount_env *env, struct err *e)
+{
+	const char *name;
+	auto_fd int in = fs_open(AT_FDCWD, op->src, O_RDONLY, 0, e), dir = in < 0 ? -1 : parent_of(op, env, &name, e);
+	return dir < 0 ? -1 : copy_bytes(in, dir, name, 0755, e);
 }
 
 static int mask_own(const char *dst, struct err *e)
@@ -468,7 +479,7 @@ int plan_apply(const struct plan *p, const struct mount_env *env, struct err *e)
 		[MOUNT_BIND] = op_bind,	  [MOUNT_NODE] = op_bind,   [MOUNT_TMPFS] = op_fs,	[MOUNT_PROC] = op_proc,
 		[MOUNT_DEVPTS] = op_fs,	  [MOUNT_MQUEUE] = op_fs,   [MOUNT_OVERLAY] = op_overlay, [MOUNT_MASK] = op_mask,
 		[MOUNT_RDONLY] = op_rdonly, [MOUNT_RESIZE] = op_resize, [MOUNT_PART] = op_part,
-		[MOUNT_DETACH] = op_detach,
+		[MOUNT_DETACH] = op_detach, [MOUNT_PROGRAM] = op_program,
 	};
 	for (size_t i = 0; i < p->n; i++)
 		if (apply[p->ops[i].kind](&p->ops[i], env, e))

@@ -10,6 +10,7 @@
 enum mount_kind {
 	MOUNT_DIR,     // make the directory; data = octal mode
 	MOUNT_FILE,    // write data into a new file
+	MOUNT_PROGRAM, // copy of the file src, for everybody to run
 	MOUNT_LINK,    // symbolic link dst -> data
 	MOUNT_COPY,    // copy the world-readable part of directory src; data = names left out, a:b:c
 	MOUNT_BIND,    // recursive bind of src

@@ -88,6 +88,16 @@ static void template_accounts(const struct rootfs_host *h, struct plan *p)
 	plan_add(p, MOUNT_FILE, NULL, "etc/subgid", "", 0);
 }
 
+// Twice: one that a package brings takes the place of the first, and could do nothing in here.
+static void template_tools(const struct rootfs_host *h, struct plan *p)
+{
+	static const char *const dirs[] = {"tools", "tools/usr", "tools/usr/bin", "tools/usr/local", "tools/usr/local/bin", NULL};
+	for (const char *const *d = dirs; *d; d++)
+		plan_add(p, MOUNT_DIR, NULL, *d, "755", 0);
+	plan_add(p, MOUNT_PROGRAM, h->sudo, "tools/usr/bin/sudo", NULL, 0);
+	plan_add(p, MOUNT_PROGRAM, h->sudo, "tools/usr/local/bin/sudo", NULL, 0);
+}
+
 void rootfs_template(const struct rootfs_host *h, struct plan *p)
 {
 	static const char *const nodes[] = {"null", "zero", "full", "random", "urandom", "tty", NULL};
@@ -105,6 +115,8 @@ void rootfs_template(const struct rootfs_host *h, struct plan *p)
 		plan_add(p, MOUNT_DIR, NULL, *d, "755", 0);
 	plan_add(p, MOUNT_COPY, "/etc", "etc", ETC_LEFT_OUT, 0);
 	template_accounts(h, p);
+	if (h->sudo)
+		template_tools(h, p);
 	plan_add(p, MOUNT_FILE, NULL, "etc/fstab", "", 0);
 	plan_add(p, MOUNT_FILE, NULL, "etc/gitconfig",
 		 "[core]\n\tcheckStat = minimal\n\ttrustctime = false\n[safe]\n\tdirectory = *\n", 0);
@@ -292,6 +304,11 @@ static void place_sources(const struct cell_spec *s, struct sources *out)
 	}
 }
 
+bool rootfs_has_tools(const struct rootfs_host *h, const struct cell_spec *s)
+{
+	return h->sudo && s->profile == PROFILE_ROOT;
+}
+
 void rootfs_sources(const struct rootfs_host *h, const struct cell_spec *s, enum slot_has has, struct sources *out)
 {
 	*out = (struct sources){0};
@@ -299,6 +316,8 @@ void rootfs_sources(const struct rootfs_host *h, const struct cell_spec *s, enum
 		source_add(out, "l", xstrdup(s->layer), SOURCE_PLAIN, false);
 	if (has < SLOT_PLACE)
 		place_sources(s, out);
+	if (rootfs_has_tools(h, s))
+		source_add(out, ROOTFS_TOOLS, xasprintf("%s/tools", h->template), SOURCE_PLAIN, true);
 	if (s->image) {
 		source_add(out, "i", xstrdup(s->image), SOURCE_PLAIN, false);
 		return;
@@ -373,7 +392,8 @@ static void system_overlays(const struct rootfs_host *h, const struct cell_spec 
 		if (*h->system[i].link)
 			continue;
 		auto_free char *part = xasprintf("root/%s", name);
-		auto_free char *lower = h->ownership ? xasprintf("o/%s:%s", name, name) : xstrdup(name);
+		auto_free char *own = h->ownership ? xasprintf("o/%s:%s", name, name) : xstrdup(name);
+		auto_free char *lower = h->sudo && !strcmp(name, "usr") ? xasprintf(ROOTFS_TOOLS "/usr:%s", own) : xstrdup(own);
 		overlay(p, h, s, name, lower, part);
 	}
 	overlay(p, h, s, "etc", "etc", "root/etc");

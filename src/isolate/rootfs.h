@@ -22,6 +22,7 @@
 #define ROOTFS_HIDE "h" // in the stage: whiteouts over the base (isolate/hide.h), made before rootfs_place's plan is applied
 
 #define ROOTFS_TMP "root/tmp" // the part of a layer that is /tmp where the spec keeps it
+#define ROOTFS_TOOLS "t" // in the stage: programs of ours that the root profile sees, below what the sandbox writes
 #define ROOTFS_POINTS "p" // in the stage: below home, the directories that caches are mounted on; made before home is
 
 struct rootfs_host {
@@ -32,6 +33,7 @@ struct rootfs_host {
 	int n_system;
 	uint32_t uid, gid; // of the user inside
 	char *template;	   // directory of the template, absolute
+	char *sudo;	   // path of skep-sudo on the host, or NULL: then no cell has it
 	char *ownership;   // rootless --root: directory of the ownership layer, or NULL
 };
 
@@ -66,6 +68,7 @@ bool rootfs_can_mold(const struct cell_spec *place);
 // Options of one overlay. lower: colon-separated names in stage/; part: the subtree of layers ("ws", "home", "root/usr").
 // Sealed layers are k0, k1 ...; those that lack the part are left out when it is mounted.
 void rootfs_overlay(const struct cell_spec *s, const char *lower, const char *part, struct buf *out);
+bool rootfs_has_tools(const struct rootfs_host *h, const struct cell_spec *s); // ROOTFS_TOOLS is among its sources
 bool rootfs_has_caches(const struct cell_spec *s);
 // The part of layers that keeps what a sandbox writes to the cache that it sees at dst; owned.
 char *rootfs_cache_part(const char *dst);

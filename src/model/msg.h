@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frame types (base/chan.h) on the four channels. Payloads are wire records in the order given.
+// Frame types (base/chan.h) on the channels. Payloads are wire records in the order given.
 //
 //   N  skepd <-> nursery            K  skepd <-> skep-cell (control)
 //   C  local client <-> skep-cell   I  skep-cell <-> init
-//   G  skep-cell <-> skep-gate      S  skep <-> skep-ssh, for a sandbox of another machine
+//   G  skep-cell <-> skep-gate      S  skep-sudo <-> init, inside
+//   A  skep <-> skep-ssh, for a sandbox of another machine
 //
 // A channel to a cell's socket (K, C) starts with HELLO from the connecting side; the slot socket that the
 // nursery hands to skepd becomes K with M_SPEC. A request carries an id (frame.id) that its answer repeats.
@@ -111,6 +112,8 @@ enum msg_type {
 	M_PORT,	   // K: u8 open, then as one of them; also sent for each after a HELLO
 	M_DIALS,   // K: str ticket: who shows it may dial -> M_OK | M_ERR
 	// C: client -> cell
+	// S uses: M_SOCKET stream = 0, 1, 2, + fd: the command's; then M_EXEC exec_spec (id, kind and streams do not count) -> M_BEGUN |
+	// M_ERR; M_SIGNAL u32 signal, to its process group; at its end M_EXIT u32 wait status
 	M_HANGUP,  // when this client goes, with or without a word, and nobody else is attached, the exec loses its line: a terminal is
 		   // hung up (SIGHUP), else its streams are closed
 	// K: skepd -> slot
@@ -119,7 +122,7 @@ enum msg_type {
 	// I: skep-cell -> init
 	M_TURN,	   // what was built ahead is used now: u8 the first exec's end is the cell's, u8 it shall outlive its mold (-> M_TURN: it does),
 		   // u8 with that end it stays, doing nothing, until the channel ends
-	// S: skep-ssh -> skep, which asks the skepd of SKEP_HOST. M_DIAL and its answers as above
+	// A: skep-ssh -> skep, which asks the skepd of SKEP_HOST. M_DIAL and its answers as above
 	M_POST,	   // stream 0: an exec, 1: a job; JSON -> M_OK JSON | M_ERR
 	M_LINE,	   // -> M_OK + fd: channel C | M_ERR
 	// C: client -> cell
@@ -129,6 +132,7 @@ enum msg_type {
 // GATE_WIDE4 and 6 listen only while the policy has ranges that allow: whoever has the policy knows.
 enum gate_socket { GATE_TCP, GATE_DNS_UDP, GATE_DNS_TCP, GATE_AGENT, GATE_WIDE4, GATE_WIDE6, GATE_SOCKETS };
 #define AGENT_SOCKET "/run/lock/skep-ssh-agent" // inside; GATE_AGENT is the listener
+#define SUDO_SOCKET "/run/skep-sudo" // inside, with --root: where init listens on S
 enum answer_scope { SCOPE_ONCE, SCOPE_SANDBOX, SCOPE_ALWAYS };
 
 enum msg_role { ROLE_CLIENT, ROLE_CONTROL, ROLE_DIAL };

@@ -96,6 +96,7 @@ void exec_spec_write(struct buf *b, const struct exec_spec *s)
 	wire_u8(b, s->want_stdin);
 	wire_u8(b, s->detached);
 	wire_u8(b, s->early);
+	wire_u8(b, s->whole);
 	wire_u32(b, s->rows);
 	wire_u32(b, s->cols);
 	wire_u32(b, s->umask_bits);
@@ -116,6 +117,7 @@ int exec_spec_read(struct wire *w, struct exec_spec *out, struct err *e)
 	s.want_stdin = wire_get_u8(w);
 	s.detached = wire_get_u8(w);
 	s.early = wire_get_u8(w);
+	s.whole = wire_get_u8(w);
 	s.rows = wire_get_u32(w);
 	s.cols = wire_get_u32(w);
 	s.umask_bits = wire_get_u32(w);

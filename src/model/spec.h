@@ -26,6 +26,7 @@ struct exec_spec {
 	char *user;	    // NULL = the profile's own
 	char *by;	    // who asked for it, for the journal; NULL = skepd
 	bool tty, want_stdin, detached;
+	bool whole; // its end is told when nobody holds its streams any more, unless it is told to end
 	bool early; // answered when the cell has taken it: its client learns the rest from the cell itself
 	uint32_t rows, cols, umask_bits;
 	uint64_t timeout_ms; // 0 = none

@@ -114,7 +114,7 @@ void sandbox_template_write(struct buf *b, const struct sandbox *s);
 int sandbox_template_read(const struct buf *b, struct sandbox *out) MUST_USE; // only those members
 
 // Something that can be made again, kept under what it was made from.
-enum derived_kind { DERIVED_GIT, DERIVED_TREE, DERIVED_REPO, DERIVED_SETUP, DERIVED_KINDS };
+enum derived_kind { DERIVED_GIT, DERIVED_TREE, DERIVED_REPO, DERIVED_SETUP, DERIVED_STEP, DERIVED_KINDS };
 struct derived_row {
 	enum derived_kind kind;
 	char *key, *path; // path: from SKEP_HOME on

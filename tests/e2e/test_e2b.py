@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """E2B's control plane without its clients: what outlives skepd, and what a token may. The clients' own suites are in tests/compat/e2b."""
+import os
+import sqlite3
 import time
 from urllib.parse import quote
 
@@ -151,3 +153,47 @@ def test_the_three_variables(home):
         assert status == 200
         assert data.decode() == (f"export E2B_API_KEY={key.replace('skep_', 'e2b_')}\nexport E2B_API_URL=http://127.0.0.1:{port}\n"
                                  f"export E2B_SANDBOX_URL=http://127.0.0.1:{port}\n")
+
+
+def build(home, name, *commands):
+    """Builds a template; its log lines."""
+    status, t = home.api("POST", "/e2b/v3/templates", {"name": name})
+    assert status == 202, t
+    where = f"/e2b/templates/{t['templateID']}/builds/{t['buildID']}"
+    steps = [{"type": "RUN", "args": [c], "force": False} for c in commands]
+    assert home.api("POST", where.replace("/e2b/", "/e2b/v2/", 1), {"fromImage": "e2bdev/base", "steps": steps, "force": False})[0] == 202
+    done = wait_for(lambda: (a := home.api("GET", f"{where}/status")[1])["status"] in ("ready", "error") and a, seconds=60, why="the build")
+    assert done["status"] == "ready", done
+    return [x["message"] for x in done["logEntries"]]
+
+
+def cached(lines):
+    return sum(x.startswith("CACHED ") for x in lines)
+
+
+def test_cached_steps_outlive_skepd_and_go_when_they_are_in_the_way(home):
+    steps = ["head -c 1500000 /dev/urandom > a", "echo b > b"]
+    assert home.api("DELETE", f"/sandboxes/{create(home)['sandboxID']}")[0] == 204  # the base is there
+    before = set(os.listdir(f"{home.skep_home}/layers"))
+    assert cached(build(home, "one", *steps)) == 0
+    home.kill_skepd()
+    home.skep("ps").ok()
+    assert cached(build(home, "two", *steps)) == 2
+    assert home.skep("gc", "--dry-run", "--json").json()["items"] == []
+    for name in ("one", "two"):
+        assert home.api("DELETE", f"/templates/{name}")[0] == 204
+    assert cached(build(home, "three", *steps)) == 2  # nobody's any more, and still there
+    home.kill_skepd()
+    db = sqlite3.connect(f"{home.skep_home}/state.db")
+    with db:
+        db.execute("UPDATE derived SET used=1 WHERE kind=4")
+    db.close()
+    home.skep("ps").ok()
+    assert home.skep("gc", "--dry-run", "--json").json()["items"] == []  # a template stands on them
+    assert home.api("DELETE", "/templates/three")[0] == 204
+    for _ in steps:  # the later one stands on the earlier
+        items = home.skep("gc", "--json").ok().json()["items"]
+        assert [x["why"] for x in items if x["why"] == "not used for 30 days"] == ["not used for 30 days"], items
+    wait_for(lambda: set(x for x in os.listdir(f"{home.skep_home}/layers") if not x.startswith(".")) <= before, why="the layers to go")
+    assert cached(build(home, "four", *steps)) == 0
+    assert home.api("DELETE", "/templates/four")[0] == 204

@@ -117,6 +117,33 @@ def test_every_spelling_of_somebody_elses(town):
     assert town.state() == before
 
 
+E2B = [("GET", ""), ("DELETE", ""), ("POST", "/connect"), ("POST", "/resume"), ("POST", "/pause"), ("POST", "/timeout"), ("POST", "/refreshes"), ("PUT", "/network"),
+       ("POST", "/fork"), ("GET", "/metrics"), ("GET", "/logs"), ("POST", "/snapshots")]
+
+
+def test_somebody_elses_over_the_other_surfaces(town):
+    before = town.state()
+    for key in [k for k in town.tokens if k[1] != "all"]:
+        c = town.caller(key)
+        for method, verb in E2B:
+            for word in (town.theirs, "theirs", town.theirs[:8]):
+                assert status_of(c, method, f"/sandboxes/{word}{verb}") in (403, 404), (method, verb, word, key)
+        assert town.theirs not in c.raw("GET", "/sandboxes")[2].decode() + c.raw("GET", "/v2/sandboxes")[2].decode()
+        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
+        for tool, arguments in (("run", {"sandbox": town.theirs, "command": "true"}), ("read_file", {"sandbox": "theirs", "path": "/etc/passwd"}),
+                                ("delete_sandbox", {"sandbox": town.theirs[:8]}), ("list_sandboxes", {})):
+            status, _, data = c.raw("POST", "/mcp", {**call, "params": {"name": tool, "arguments": arguments}},
+                                    {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-06-18"})
+            assert status in (200, 400, 403, 404) and b"root:" not in data and (status != 200 or b'"isError":true' in data or b'"error"' in data or tool == "list_sandboxes"), (
+                tool, key, status, data[:300])
+            assert tool != "list_sandboxes" or town.theirs.encode() not in data
+        # what E2B calls envd, which has a token of its own
+        for path in ("/files?path=/etc/passwd", "/process.Process/List", "/filesystem.Filesystem/ListDir"):
+            headers = {"Host": f"49983-{town.theirs}.localhost:{town.port}", "X-Access-Token": c.token, "Content-Type": "application/json"}
+            assert Caller(town.port).raw("GET" if "files?" in path else "POST", path, None if "files?" in path else b"{}", headers)[0] in (401, 403, 404, 502), (path, key)
+    assert town.state() == before
+
+
 def test_names_that_look_like_ids(town):
     """Nobody becomes somebody else by being called like them."""
     c = town.caller(("admin", "label=team=red"))

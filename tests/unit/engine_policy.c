@@ -345,6 +345,40 @@ static char *placeholder(void)
 	return s;
 }
 
+// Headers that are set: sealed in the row, found again by the next skepd, replaced as a whole, and they open nothing.
+static void test_headers(void **state)
+{
+	struct secrets got;
+	struct policy p;
+	struct err e = {0};
+	(void)state;
+	assert_int_equal(create((struct net_request){.headers = list("a.test\tHost\tv"), .allow = list("a.test")}, false), ERR_INVALID);
+	assert_int_equal(create((struct net_request){.headers = list("1.2.3.4\tX\tv")}, false), ERR_INVALID);
+	assert_int_equal(create((struct net_request){.headers = list("a.test\tX\t")}, false), ERR_INVALID);
+	assert_int_equal(create((struct net_request){.headers = list("a.test\tX\ta\r\nb: c")}, false), ERR_INVALID);
+	assert_int_equal(create((struct net_request){.headers = list("*.a.test:8443\tX-Key\thunter2"), .allow = list("b.a.test:8443")}, false), ERR_NONE);
+	assert_null(strstr(g->boxes->row.net.headers[0], "hunter2"));
+	close_all();
+	open_all();
+	static struct err started;
+	engine_start(g, g->boxes->row.id, (struct done){on_done, &started});
+	run_until_started(1);
+	comes_up(g->boxes);
+	assert_int_equal(secrets_read(told.secrets.p, told.secrets.n, &got, &e), 0);
+	assert_int_equal(got.n, 1);
+	assert_memory_equal(got.v[0].value, "hunter2", 7);
+	secrets_done(&got);
+	struct wire w = {.p = (uint8_t *)told.policy.p, .n = told.policy.n};
+	assert_int_equal(policy_read(&w, &p, &e), 0);
+	assert_true(p.n_secrets == 1 && p.secrets[0].as == SECRET_SET && p.secrets[0].wildcard && secret_ref_is_plain(&p.secrets[0]));
+	policy_done(&p);
+	assert_int_equal(verdict("c.a.test", 8443), VERDICT_DENY);
+	struct net_request none = {.headers = xcalloc(1, sizeof *none.headers)};
+	engine_policy_set(g, g->boxes->row.id, &none, (struct done){on_done, &e});
+	last.fn(last.ctx, NULL);
+	assert_true(g->boxes->row.net.headers && !g->boxes->row.net.headers[0]);
+}
+
 static void test_placeholders_are_fresh_and_stay(void **state)
 {
 	(void)state;
@@ -507,7 +541,7 @@ int main(void)
 		T(test_nothing_said_is_closed),	 T(test_whose_word_counts),
 		T(test_the_site_fixes_the_preset), T(test_a_broken_configuration_stops_creates),
 		T(test_refused_requests),	 T(test_projects_are_hostile_until_trusted),
-		T(test_a_secret_reaches_only_the_gate), T(test_placeholders_are_fresh_and_stay),
+		T(test_a_secret_reaches_only_the_gate), T(test_headers), T(test_placeholders_are_fresh_and_stay),
 		T(test_revocation_is_told_at_once), T(test_what_changes_while_a_cell_starts),
 		T(test_an_error_closes_a_live_cell), T(test_set_is_hot),
 		T(test_answers),		 T(test_secret_requests),

@@ -143,3 +143,15 @@ function envelope(message) {
   head.writeUInt32BE(text.length, 1)
   return Buffer.concat([head, text])
 }
+
+test('a child that holds the output holds the end, and what it says counts', async () => {
+  const s = await sandbox()
+  assert.equal((await s.commands.run('(sleep 0.5; echo late) & echo soon')).stdout, 'soon\nlate\n')
+  assert.equal((await s.commands.run('sleep 300 >/dev/null 2>&1 & echo soon')).stdout, 'soon\n')
+  const h = await s.commands.run('sleep 300 & echo $!', { background: true })
+  await until(() => h.stdout)
+  assert.equal((await s.commands.list()).length, 1)
+  assert.equal(await h.kill(), true)
+  await h.wait().catch(() => {})
+  assert.deepEqual(await s.commands.list(), [])
+})

@@ -140,3 +140,9 @@ test('many at once', async () => {
   const said = await Promise.all(all.map((s) => sh(s, 'echo $E2B_SANDBOX_ID')))
   assert.deepEqual(said, all.map((s) => s.sandboxId))
 })
+
+test('sudo, without a password', async () => {
+  const s = await sandbox()
+  assert.equal(await sh(s, 'sudo -n id -un; echo a | sudo tee /etc/by-user; sudo -u user id -un; cat /etc/by-user'), 'root\na\nuser\na')
+  await assert.rejects(s.commands.run('sudo sh -c "exit 4"'), (e) => e.exitCode === 4)
+})

@@ -127,5 +127,12 @@ test('cpuCount and memoryMB of a template are limits of its sandboxes', async ()
   const eat = await s.commands.run(`python3 -c "import time; x = bytearray(600 << 20); time.sleep(20); print('ate', len(x))"`).catch((e) => e)
   assert.notEqual(eat.exitCode, 0)
   assert.equal(await sh(s, 'cat ~/made'), 'made') // it lives on
+  const post = (body) => fetch(process.env.E2B_API_URL + '/v2/sandboxes', { method: 'POST', body: JSON.stringify(body),
+    headers: { 'X-API-Key': process.env.E2B_API_KEY, 'Content-Type': 'application/json' } })
+  const { sandboxID } = await (await post({ templateID: 'base', cpuCount: 1, memoryMB: 512 })).json() // no SDK says it in a create; here it may
+  const own = await Sandbox.getInfo(sandboxID)
+  assert.deepEqual([own.cpuCount, own.memoryMB], [1, 512])
+  await Sandbox.kill(sandboxID)
+  assert.equal((await post({ templateID: 'base', memoryMB: 1 })).status, 400)
   for (const bad of [{ memoryMB: 1 }, { cpuCount: 5000 }]) await assert.rejects(Template.build(Template().fromTemplate('base'), 'x-' + id(), bad))
 })

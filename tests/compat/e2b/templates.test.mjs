@@ -5,7 +5,7 @@ import fs from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
 import { test } from 'node:test'
-import { BuildError, Sandbox, Template, waitForFile } from 'e2b'
+import { BuildError, Sandbox, Template, waitForFile, waitForTimeout } from 'e2b'
 import { id, sandbox, sh } from './lib.mjs'
 
 test('run, copy, environment, user, working directory', async () => {
@@ -18,7 +18,7 @@ test('run, copy, environment, user, working directory', async () => {
   const logs = []
   const t = Template({ fileContextPath: dir })
     .fromBaseImage()
-    .setEnvs({ A: 'a b', B: '2' })
+    .setEnvs({ A: 'a b', B: '2', ONCE: name }) // nothing of it is cached
     .runCmd('echo "A=$A in $(pwd) by $(whoami)"')
     .runCmd(['touch /opt/by-root', 'chmod 600 /opt/by-root'], { user: 'root' })
     .copy('one.txt', 'dir/')
@@ -56,6 +56,20 @@ test('a template on a template; the start command runs in each sandbox', async (
   }
 })
 
+test('a Dockerfile, owners with a group, links as they are', async () => {
+  const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'e2b'))
+  fs.mkdirSync(path.join(dir, 'sub'))
+  fs.writeFileSync(path.join(dir, 'a.txt'), 'a')
+  fs.writeFileSync(path.join(dir, 'sub/b.txt'), 'b')
+  fs.symlinkSync('a.txt', path.join(dir, 'link'))
+  const name = `docker-${id()}`
+  const file = 'FROM e2bdev/base\nENV X=1\nWORKDIR /app\nCOPY a.txt ./\nCOPY --chown=user:user sub /app/s\nRUN echo $X $(whoami) > x\n'
+  await Template.build(Template({ fileContextPath: dir }).fromDockerfile(file).copy('link', '/app/link'), name)
+  fs.rmSync(dir, { recursive: true })
+  const s = await sandbox(name)
+  assert.equal(await sh(s, 'cat x; stat -c "%n %U:%G" a.txt s s/b.txt; readlink link'), '1 root\na.txt root:root\ns user:user\ns/b.txt user:user\na.txt')
+})
+
 test('tags', async () => {
   const name = `tag-${id()}`
   await Template.build(Template().fromBaseImage().runCmd('echo 1 > v'), `${name}:v1`)
@@ -90,4 +104,50 @@ test('builds that fail say where', async () => {
   await assert.rejects(build(Template().fromImage('nobody/has-this:1')), (e) => e instanceof BuildError && /not here/.test(e.message))
   await assert.rejects(build(Template().fromTemplate('nobody-has-this')), (e) => e instanceof BuildError && /not found/.test(e.message))
   await assert.rejects(build(Template().fromBaseImage().setUser('nobody-here').runCmd('true')), BuildError)
+  await assert.rejects(build(Template().fromBaseImage().setWorkdir('/etc/passwd')), BuildError)
+  await assert.rejects(
+    build(Template().fromBaseImage().setStartCmd('./not-there', waitForTimeout(100))),
+    (e) => e instanceof BuildError && /start command failed: exit status 127/.test(e.message)
+  )
+  await Template.build(Template().fromBaseImage().setReadyCmd('test -e one || { touch one; false; }'), `ready-${id()}`)
+})
+
+test('steps that are as they were are not run again', async () => {
+  const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'e2b'))
+  const put = (text) => fs.writeFileSync(path.join(dir, 'file.txt'), text)
+  const mark = id()
+  const steps = (last, skip = (t) => t) =>
+    skip(
+      Template({ fileContextPath: dir })
+        .fromBaseImage()
+        .setEnvs({ MARK: mark })
+        .runCmd('date +%s%N > first; echo $MARK > mark')
+    )
+      .setWorkdir('/home/user/in')
+      .copy('file.txt', 'file.txt')
+      .runCmd(last)
+  const build = async (t, opts) => {
+    const logs = []
+    const name = `cache-${id()}`
+    await Template.build(t, name, { ...opts, onBuildLogs: (l) => logs.push(l.message) })
+    const s = await sandbox(name)
+    return { cached: logs.filter((l) => l.startsWith('CACHED ')).length, said: await sh(s, 'pwd; cat ../first ../mark file.txt; cat last') }
+  }
+  put('one')
+  const a = await build(steps('echo x > last'))
+  assert.equal(a.cached, 0)
+  const same = await build(steps('echo x > last'))
+  assert.deepEqual([same.cached, same.said], [5, a.said])
+  const other = await build(steps('echo y > last'))
+  assert.deepEqual([other.cached, other.said], [4, a.said.replace(/x$/, 'y')])
+  put('two')
+  const copied = await build(steps('echo x > last'))
+  assert.deepEqual([copied.cached, copied.said], [2, a.said.replace('one', 'two')])
+  put('one')
+  assert.equal((await build(steps('echo x > last', (t) => t.skipCache()))).cached, 2)
+  const forced = await build(steps('echo x > last'), { skipCache: true })
+  assert.equal(forced.cached, 0)
+  assert.notEqual(forced.said, a.said)
+  assert.equal((await build(steps('echo x > last'))).said, forced.said)
+  fs.rmSync(dir, { recursive: true })
 })
