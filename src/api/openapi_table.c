@@ -139,7 +139,7 @@ const struct api_op api_ops[] = {
 	{"PUT", "/v1/sandboxes/{}/files", "Write a file, at once when it is whole", NULL, 200, "File", "path mode parents user"},
 	{"DELETE", "/v1/sandboxes/{}/files", "Remove a file, or a tree", NULL, 204, NULL, "path recursive user"},
 	{"GET", "/v1/sandboxes/{}/files/tar", "A directory with all that is in it, as a tar archive", NULL, 200, "application/x-tar", "path user"},
-	{"PUT", "/v1/sandboxes/{}/files/tar", "Unpack a tar archive, also in gzip, into a directory", NULL, 200, "File", "path parents user"},
+	{"PUT", "/v1/sandboxes/{}/files/tar", "Unpack a tar archive into a directory", NULL, 200, "File", "path parents user"},
 	{"GET", "/v1/sandboxes/{}/files/list", "What is in a directory", NULL, 200, "FileList", "path depth limit user"},
 	{"GET", "/v1/sandboxes/{}/files/stat", "What a file is", NULL, 200, "File", "path follow user"},
 	{"GET", "/v1/sandboxes/{}/files/watch", "What happens in a directory, as it happens", NULL, 200, NDJSON, "path recursive user"},

@@ -8,11 +8,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define ONE_BY_ONE 1000 // entries; past that the whole file system is told once
+#define ONE_BY_ONE 1000 // entries, or files of a tree; past that the whole file system is told once
+#define DEPTH 200
 
 void durable_add(struct buf *list, enum durable what, const char *path)
 {
@@ -38,7 +40,9 @@ static int sync_name(int dir, const char *name, bool wait)
 	return S_ISREG(st.st_mode) || (S_ISDIR(st.st_mode) && wait) ? sync_fd(fd, wait) : 0;
 }
 
-static int sync_files(int dir, const char *path, bool wait)
+// The files in a directory, and what is below it, as far down as `depth` (-1: nothing). *left: how many more are worth it; 0 at the
+// end: it is too much.
+static int sync_files(int dir, const char *path, bool wait, int depth, int *left)
 {
 	int fd = openat(dir, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	DIR *d = fd < 0 ? NULL : fdopendir(fd);
@@ -49,9 +53,16 @@ static int sync_files(int dir, const char *path, bool wait)
 		close_fd(&fd);
 		return rc;
 	}
-	while (!rc && (ent = readdir(d)))
-		if (ent->d_type == DT_REG || ent->d_type == DT_UNKNOWN)
+	while (!rc && *left && (ent = readdir(d))) {
+		bool is_dir = ent->d_type == DT_DIR && strcmp(ent->d_name, ".") && strcmp(ent->d_name, "..");
+		--*left;
+		if (is_dir && depth > 0)
+			rc = sync_files(fd, ent->d_name, wait, depth - 1, left);
+		else if (is_dir && !depth)
+			*left = 0;
+		else if (ent->d_type == DT_REG || ent->d_type == DT_UNKNOWN)
 			rc = sync_name(fd, ent->d_name, wait);
+	}
 	if (!rc && wait)
 		rc = fsync(fd);
 	int why = errno;
@@ -62,7 +73,16 @@ static int sync_files(int dir, const char *path, bool wait)
 
 static int sync_entry(int dir, const char *entry, bool wait)
 {
-	return entry[0] == DURABLE_FILES ? sync_files(dir, entry + 1, wait) : sync_name(dir, entry + 1, wait);
+	int all = INT_MAX, some = ONE_BY_ONE;
+	if (entry[0] == DURABLE_FILES)
+		return sync_files(dir, entry + 1, wait, -1, &all);
+	if (entry[0] != DURABLE_TREE)
+		return sync_name(dir, entry + 1, wait);
+	int rc = sync_files(dir, entry + 1, wait, DEPTH, &some);
+	bool closed = rc && errno == EACCES; // something in it is not for us to open; the file system is
+	if (!closed && (rc || some))
+		return rc;
+	return wait ? syncfs(dir) : 0;
 }
 
 static size_t count(const struct buf *list)

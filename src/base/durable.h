@@ -7,6 +7,7 @@ enum durable {
 	DURABLE_FILE = 'f',  // its bytes
 	DURABLE_DIR = 'd',   // the names in it
 	DURABLE_FILES = 'a', // the files that lie in it, and the names; what is below other directories is not looked at
+	DURABLE_TREE = 't',  // everything below it
 };
 
 // Appends one entry. path: below the directory that durable_sync gets, "." for itself.

@@ -4,7 +4,6 @@
 #include "base/tar.h"
 
 #include "base/fs.h"
-#include "base/gunzip.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/tar_int.h"
@@ -40,8 +39,7 @@ struct entry {
 
 struct reader {
 	int fd, top; // top: of levels; 0 = the target itself, borrowed
-	struct gunzip *gz;
-	uint8_t begun[2]; // looked at to see whether it is gzip
+	uint8_t begun[2]; // looked at first
 	size_t n_begun;
 	struct level levels[WALK_DEPTH + 1];
 	char path[WALK_PATH + 1]; // of the newest level
@@ -80,8 +78,6 @@ static long some(struct reader *r, void *out, size_t n)
 {
 	char *p = out;
 	size_t done = 0;
-	if (r->gz)
-		return gunzip_read(r->gz, out, n, r->e);
 	for (; done < n && r->n_begun; r->n_begun--)
 		p[done++] = (char)r->begun[2 - r->n_begun];
 	while (done < n) {
@@ -523,9 +519,8 @@ static int take_all(struct reader *r)
 	if (got < 2)
 		return got < 0 ? -1 : err_set(r->e, ERR_INVALID, "the archive is empty");
 	if (r->begun[0] == 0x1f && r->begun[1] == 0x8b)
-		r->gz = gunzip_new(r->fd, r->begun, 2);
-	else
-		r->n_begun = 2;
+		return err_set(r->e, ERR_INVALID, "the archive is compressed with gzip: send it unpacked (gzip -dc)");
+	r->n_begun = 2;
 	for (;;) {
 		struct entry en = {0};
 		int rc = next_entry(r, &en);
@@ -585,7 +580,6 @@ int tar_read(int in_fd, int dirfd, struct err *e)
 	while (r->n_closed)
 		free(r->closed[--r->n_closed].path);
 	free(r->closed);
-	gunzip_free(r->gz);
 	free(r->chunk);
 	free(r);
 	return rc;

@@ -105,6 +105,20 @@ int api_bytes(struct api *a, const char *path, struct http_reply *out, struct er
 	return call_simple(a, "GET", path, NULL, out, e);
 }
 
+int api_journal(struct api *a, const char *id, unsigned wait_ms, uint64_t *at, struct http_reply *r, struct str *out, struct err *e)
+{
+	auto_free char *query = xasprintf("journal?offset=%llu&wait_ms=%u", (unsigned long long)*at, wait_ms);
+	auto_free char *path = id ? api_path("/v1/sandboxes", id, query) : xasprintf("/v1/%s", query);
+	if (api_bytes(a, path, r, e))
+		return -1;
+	const char *last = r->body.n ? memrchr(r->body.p, '\n', r->body.n) : NULL;
+	if (!last)
+		return 0;
+	*out = (struct str){r->body.p, (size_t)(last - r->body.p)};
+	*at += out->n + 1;
+	return 1;
+}
+
 char *api_path(const char *prefix, const char *id, const char *suffix)
 {
 	auto_buf struct buf b = BUF_INIT(64 << 10);

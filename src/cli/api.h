@@ -2,6 +2,7 @@
 // Requests to skepd (docs/api.md) and its answers as JSON.
 #pragma once
 #include "base/json.h"
+#include "base/str.h"
 #include "http/client.h"
 
 struct api {
@@ -22,6 +23,8 @@ int api_do(struct api *a, const char *method, const char *path, const char *body
 // An answer that is not one JSON value.
 int api_raw(struct api *a, const char *path, const char *body, struct http_reply *out, struct err *e) MUST_USE; // POST
 int api_bytes(struct api *a, const char *path, struct http_reply *out, struct err *e) MUST_USE;
+// Whole lines of a journal (id NULL: the service's) from offset *at on, which moves behind them. 1: *out, borrowed from r; 0: no more.
+int api_journal(struct api *a, const char *id, unsigned wait_ms, uint64_t *at, struct http_reply *r, struct str *out, struct err *e) MUST_USE;
 
 // "PREFIX/ID/SUFFIX" with ID encoded. SUFFIX may be NULL or carry a query. Owned.
 char *api_path(const char *prefix, const char *id, const char *suffix);

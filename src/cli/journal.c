@@ -114,15 +114,10 @@ static int print_from(struct api *a, const char *id, const struct log_opts *o, u
 {
 	auto_http_reply struct http_reply r = {0};
 	auto_buf struct buf b = BUF_INIT(4 * HTTP_BODY_MAX);
-	auto_free char *query = xasprintf("journal?offset=%llu&wait_ms=%u", (unsigned long long)*at, wait_ms);
-	auto_free char *path = id ? api_path("/v1/sandboxes", id, query) : xasprintf("/v1/%s", query);
-	if (api_bytes(a, path, &r, e))
-		return -1;
-	const char *last = r.body.n ? memrchr(r.body.p, '\n', r.body.n) : NULL;
-	if (!last)
-		return 0;
-	struct str rest = {r.body.p, (size_t)(last - r.body.p)}, line;
-	*at += rest.n + 1;
+	struct str rest, line;
+	int more = api_journal(a, id, wait_ms, at, &r, &rest, e);
+	if (more <= 0)
+		return more;
 	while (str_next(&rest, '\n', &line))
 		print_line(o, line, &b);
 	if (out_flush(&b))

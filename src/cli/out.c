@@ -4,6 +4,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "model/treename.h"
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -13,9 +14,9 @@
 // Characters that change how others are shown, or are not shown themselves.
 static bool is_hidden(uint32_t c)
 {
-	return c < 0x20 || (c >= 0x7f && c <= 0x9f) || c == 0xad || c == 0x61c || c == 0x180e ||
-	       (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) ||
-	       c == 0xfeff || (c >= 0xfff9 && c <= 0xfffb) || (c >= 0xe0000 && c <= 0xe0fff);
+	if (c == 0xfe0f) // half of all emoji; alone it says nothing
+		return false;
+	return c < 0x20 || (c >= 0x7f && c <= 0x9f) || (c >= 0xfff9 && c <= 0xfffb) || treename_hidden(c);
 }
 
 static size_t sequence_len(unsigned char c)

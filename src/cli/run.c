@@ -181,6 +181,7 @@ const struct cmd cmd_run = {
 	.args = "[--] CMD...",
 	.help = "run a command in a new sandbox on the current directory",
 	.notes = "The command sees the project at its own path and may change everything; the real files stay.\n"
+		 "Several commands are one line of a shell: skep run -- sh -c 'npm ci && npm test'.\n"
 		 "It has a terminal if stdin, stdout and stderr are terminals. The exit status is the command's:\n"
 		 "128+N when signal N ended it, 127 not found, 126 not executable, 125 when skep itself failed.\n"
 		 "Afterwards the sandbox is removed if nothing changed and it has neither --name nor --keep.",

@@ -97,16 +97,11 @@ int wants_read(struct wants *all, struct api *a, const char *id, uint64_t most, 
 {
 	for (uint64_t at = 0; !most || at < most;) {
 		auto_http_reply struct http_reply r = {0};
-		auto_free char *query = xasprintf("journal?offset=%llu", (unsigned long long)at);
-		auto_free char *path = api_path("/v1/sandboxes", id, query);
+		struct str rest, line;
 		struct err ignored;
-		if (api_bytes(a, path, &r, e))
-			return -1;
-		const char *last = r.body.n ? memrchr(r.body.p, '\n', r.body.n) : NULL;
-		if (!last)
-			return 0;
-		struct str rest = {r.body.p, (size_t)(last - r.body.p)}, line;
-		at += rest.n + 1;
+		int more = api_journal(a, id, 0, &at, &r, &rest, e);
+		if (more <= 0)
+			return more;
 		while (str_next(&rest, '\n', &line)) {
 			auto_json json_t *ev = json_read(line.p, line.n, &ignored);
 			if (ev)

@@ -9,7 +9,6 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "workspace/caches.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -204,75 +203,6 @@ static int make_from(struct engine *g, struct create *c, struct sandbox *row, st
 	return 0;
 }
 
-// They are where they were a moment ago: it takes forty calls to find out.
-#define CACHES_MS 1000
-struct found_caches {
-	uint64_t at;
-	char **env, *inside;
-	struct cell_mount mounts[CACHES_MAX];
-	uint32_t n;
-};
-
-void create_forget_caches(struct engine *g)
-{
-	struct found_caches *f = g->caches;
-	g->caches = NULL;
-	if (!f)
-		return;
-	for (uint32_t i = 0; i < f->n; i++) {
-		free(f->mounts[i].src);
-		free(f->mounts[i].dst);
-	}
-	strv_free(f->env);
-	free(f->inside);
-	free(f);
-}
-
-static const struct found_caches *find_caches(struct engine *g, const struct create *c, const char *inside)
-{
-	struct found_caches *f = g->caches;
-	struct err ignored;
-	if (f && clock_ms() - f->at < CACHES_MS && !strcmp(f->inside, inside) && strv_equal(f->env, c->cache_env))
-		return f;
-	create_forget_caches(g);
-	f = g->caches = xcalloc(1, sizeof *f);
-	f->env = strv_copy(c->cache_env);
-	f->inside = xstrdup(inside);
-	f->at = clock_ms();
-	uint32_t n = caches_find(g->home, c->cache_env, inside, f->mounts);
-	for (uint32_t i = 0; i < n; i++) {
-		if (!source_check(&g->rules, f->mounts[i].src, &ignored)) {
-			f->mounts[f->n++] = f->mounts[i];
-			continue;
-		}
-		free(f->mounts[i].src);
-		free(f->mounts[i].dst);
-	}
-	return f;
-}
-
-// Before what was asked for: that covers them where they meet.
-static int add_caches(struct engine *g, struct create *c, const struct sandbox *row, struct err *e)
-{
-	bool on;
-	if (config_caches(g, &on, e))
-		return -1;
-	const struct found_caches *f = on && !c->no_caches ? find_caches(g, c, home_inside(row)) : NULL;
-	uint32_t k = f ? f->n : 0;
-	struct cell_mount *all = xcalloc(k + c->n_mounts, sizeof *all);
-	for (uint32_t i = 0; i < k; i++) {
-		all[i] = f->mounts[i];
-		all[i].src = xstrdup(all[i].src);
-		all[i].dst = xstrdup(all[i].dst);
-	}
-	for (uint32_t i = 0; i < c->n_mounts; i++)
-		all[k + i] = c->mounts[i];
-	free(c->mounts);
-	c->mounts = all;
-	c->n_mounts += k;
-	return 0;
-}
-
 // What the caller, the project in `dir` (NULL = none) and the configurations say of it, into the row.
 static int settle_wishes(struct engine *g, struct create *c, const char *dir, struct sandbox *row, char ***notices, struct err *e)
 {
@@ -282,7 +212,7 @@ static int settle_wishes(struct engine *g, struct create *c, const char *dir, st
 		return -1;
 	row->strict = c->strict;
 	row->env = list_or_empty(&c->env);
-	if (add_caches(g, c, row, e))
+	if (caches_add(g, c, row, e))
 		return -1;
 	row->mounts = take(&c->mounts);
 	row->n_mounts = c->n_mounts;

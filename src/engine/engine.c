@@ -124,7 +124,7 @@ void engine_free(struct engine *g)
 	base_free(g);
 	secrets_free(g);
 	trust_free(g);
-	create_forget_caches(g);
+	caches_forget(g);
 	tokens_free(g);
 	for (size_t i = 0; i < countof(fds); i++)
 		close_fd(fds[i]);

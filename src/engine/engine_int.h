@@ -139,7 +139,7 @@ struct engine {
 	struct cached *configs[2]; // trust.c
 	bool creating;	       // a create is at work, which asks for the configuration five times
 	bool configs_known[2]; // it was looked at during that
-	struct found_caches *caches; // create.c
+	struct found_caches *caches; // create_caches.c
 	struct child *children;
 	struct setup_run *setups;
 	struct locks_cache *locks;
@@ -158,7 +158,7 @@ struct engine {
 	struct layer_size **sizes; // sizes.c
 	uint64_t layer_bytes, budget; // of all layers that were counted; what may be used, 0 = all
 	bool sizing, size_all;
-	char **unsynced; // sync.c: directories whose journals were written to
+	char **unsynced, **unsynced_trees; // sync.c: directories whose journals were written to; "trees/ID"
 	bool rows_unsynced;
 	struct sync_round *sync_round;
 	struct sync_wait *sync_waits;
@@ -227,8 +227,11 @@ struct env_input {
 char **env_make(const struct env_input *in);
 int env_check(char *const *env, struct err *e) MUST_USE; // each NAME=value
 
+// create_caches.c
+int caches_add(struct engine *g, struct create *c, const struct sandbox *row, struct err *e) MUST_USE; // to what was asked for
+void caches_forget(struct engine *g);
+
 // create.c, life.c, events.c
-void create_forget_caches(struct engine *g);
 void create_undo(struct task *t, const struct err *why); // nothing of it stays
 void box_start_cell(struct box *b, const struct task *t, bool maintenance);
 void box_events_init(struct box *b);
@@ -254,6 +257,7 @@ void record_created(struct box *b);
 void record_state(struct box *b, enum state from);
 int record_keep(struct box *b, struct err *e) MUST_USE; // moves its directory to journals/ID
 void record_gone(struct box *b);			// remembers its anchor
+uint64_t record_end(const struct box *b);		// bytes of its journal
 // What the journal tells of a cell that ended unseen. ended: it wrote its own end, with why (owned) and what is pending
 // (-1 = it did not look). Its exec.exit lines go into rows.
 struct settled {
@@ -267,6 +271,7 @@ void box_tell(const struct box *b, bool gone); // note.c: who listens
 
 // sync.c
 void sync_journal(struct engine *g, const char *dir); // "sandboxes/ID" or "journals/ID" was written to
+void sync_tree(struct engine *g, const char *path);    // "trees/ID": something durable stands on it
 void sync_wrote(struct engine *g);		       // rows were
 // Everything that was written so far: is it on disk? From the loop, or from inside the call when that can not even be tried.
 void sync_rows(struct engine *g, struct reply r);

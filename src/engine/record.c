@@ -333,12 +333,9 @@ int engine_journal_dir(struct engine *g, const char *id, struct err *e)
 	return find_journal(g, id, &seq, anchor, e);
 }
 
-int engine_journal_end(struct engine *g, const char *id, uint64_t *out_end, uint64_t *out_changed, struct err *e)
+static void measure(int dir, uint64_t *out_end, uint64_t *out_changed)
 {
 	uint64_t end = 0, changed = 0;
-	auto_fd int dir = engine_journal_dir(g, id, e);
-	if (dir < 0)
-		return -1;
 	for (unsigned i = 0;; i++) {
 		char name[32] = "journal";
 		struct stat st;
@@ -349,6 +346,24 @@ int engine_journal_end(struct engine *g, const char *id, uint64_t *out_end, uint
 	}
 	*out_end = end;
 	*out_changed = changed;
+}
+
+uint64_t record_end(const struct box *b)
+{
+	struct err none;
+	uint64_t end = 0, changed;
+	auto_fd int dir = fs_open(b->g->sandboxes, b->row.id, O_RDONLY | O_DIRECTORY, 0, &none);
+	if (dir >= 0)
+		measure(dir, &end, &changed);
+	return end;
+}
+
+int engine_journal_end(struct engine *g, const char *id, uint64_t *out_end, uint64_t *out_changed, struct err *e)
+{
+	auto_fd int dir = engine_journal_dir(g, id, e);
+	if (dir < 0)
+		return -1;
+	measure(dir, out_end, out_changed);
 	return 0;
 }
 

@@ -93,7 +93,28 @@ static void on_layer_synced(void *ctx, const struct err *e, const struct layer_r
 		sync_next(g);
 }
 
-// Of its own layers those that no snapshot is known to have on disk; what it stands on was synced when it was made.
+static void sync_base(struct engine *g, const char *path)
+{
+	for (struct derived *d = g->derived; d; d = d->next)
+		if (path_is_below(path, d->row.path) && str_has_prefix(d->row.path, "trees/") && !d->asked) {
+			d->asked = true;
+			sync_tree(g, d->row.path);
+		}
+}
+
+// A private .git, a checkout, a frozen copy. Setup layers were synced when they were made.
+static void choose_bases(struct engine *g, const struct snap *of)
+{
+	struct sandbox was = {0};
+	size_t own = strv_len(of->row.lowers) - of->row.n_base;
+	for (char **l = of->row.lowers + own; *l; l++)
+		sync_base(g, *l);
+	if (!sandbox_template_read(&of->row.template, &was) && was.tree)
+		sync_base(g, was.tree);
+	sandbox_done(&was);
+}
+
+// Of its own layers those that no snapshot is known to have on disk.
 static void choose_layers(struct sync *y, const struct snap *of)
 {
 	size_t own = strv_len(of->row.lowers) - of->row.n_base;
@@ -114,8 +135,10 @@ static void sync_next(struct engine *g)
 	if (!y)
 		return;
 	struct snap *n = snap_of(y);
-	if (n && !y->layers)
+	if (n && !y->layers) {
 		choose_layers(y, n);
+		choose_bases(g, n);
+	}
 	if (n && y->layers[y->at]) {
 		char *from[] = {y->layers[y->at++], NULL};
 		struct layer_op op = {.verb = LAYER_SYNC, .from = from, .sealed = true};

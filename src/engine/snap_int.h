@@ -11,6 +11,7 @@ struct derived {
 	struct derived_row row;
 	struct derived *next;
 	bool goes; // while those are chosen that make room
+	bool asked; // to be synced, by this daemon
 };
 
 struct snap {

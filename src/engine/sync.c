@@ -26,7 +26,7 @@ struct sync_wait {
 
 // What one child has been asked for.
 struct sync_round {
-	char **dirs;
+	char **trees, **dirs;
 	struct sync_wait *waits;
 };
 
@@ -54,6 +54,13 @@ void sync_journal(struct engine *g, const char *dir)
 	arm(g);
 }
 
+void sync_tree(struct engine *g, const char *path)
+{
+	if (!has(g->unsynced_trees, path))
+		strv_add(&g->unsynced_trees, path);
+	arm(g);
+}
+
 void sync_wrote(struct engine *g)
 {
 	g->rows_unsynced = true;
@@ -64,10 +71,9 @@ void sync_wrote(struct engine *g)
 static void look_at_cells(struct engine *g)
 {
 	for (struct box *b = g->boxes; b; b = b->next) {
-		uint64_t end, changed;
-		struct err e;
-		if (!b->cell || engine_journal_end(g, b->row.id, &end, &changed, &e))
+		if (!b->cell)
 			continue;
+		uint64_t end = record_end(b);
 		auto_free char *dir = xasprintf("sandboxes/%s", b->row.id);
 		if (end != b->journal_end)
 			sync_journal(g, dir);
@@ -76,9 +82,13 @@ static void look_at_cells(struct engine *g)
 	}
 }
 
-static struct buf make_list(char *const *dirs)
+static struct buf make_list(char *const *trees, char *const *dirs)
 {
 	struct buf list = BUF_INIT(LIST_MAX_BYTES);
+	for (char *const *t = trees; t && *t; t++)
+		durable_add(&list, DURABLE_TREE, *t);
+	if (trees)
+		durable_add(&list, DURABLE_DIR, "trees");
 	for (char *const *d = dirs; d && *d; d++)
 		durable_add(&list, DURABLE_FILES, *d);
 	durable_add(&list, DURABLE_DIR, "sandboxes");
@@ -107,10 +117,13 @@ static void end_round(struct engine *g, const struct err *e)
 	g->sync_round = NULL;
 	if (e) {
 		log_line(LOG_ERROR, "what was written may not survive a power cut, and is synced again in a moment: %s", e->msg);
+		for (char **t = r->trees; t && *t; t++)
+			sync_tree(g, *t);
 		for (char **d = r->dirs; d && *d; d++)
 			sync_journal(g, *d);
 		sync_wrote(g);
 	}
+	strv_free(r->trees);
 	strv_free(r->dirs);
 	struct sync_wait *waits = r->waits;
 	free(r);
@@ -127,9 +140,9 @@ static void on_synced(void *ctx, const struct child_end *end)
 	end_round(ctx, end->status ? &e : NULL);
 }
 
-static int start(struct engine *g, char *const *dirs, struct err *e)
+static int start(struct engine *g, const struct sync_round *r, struct err *e)
 {
-	auto_buf struct buf list = make_list(dirs);
+	auto_buf struct buf list = make_list(r->trees, r->dirs);
 	char a0[] = "skep-cell", a1[] = "--sync", *argv[] = {a0, a1, g->skep_home, NULL};
 	struct child_spec spec = {.program = "skep-cell", .argv = argv, .in = &list, .out_max = 4096};
 	if (list.overflow)
@@ -146,11 +159,12 @@ static void begin(struct engine *g)
 	if (!flushed)
 		err_set(&e, ERR_SYSTEM, "state.db could not be written");
 	struct sync_round *r = xcalloc(1, sizeof *r);
+	r->trees = take(&g->unsynced_trees);
 	r->dirs = take(&g->unsynced);
 	r->waits = take(&g->sync_waits);
 	g->rows_unsynced = false;
 	g->sync_round = r;
-	if (!flushed || start(g, r->dirs, &e))
+	if (!flushed || start(g, r, &e))
 		end_round(g, &e);
 }
 
@@ -158,7 +172,7 @@ static void on_timer(struct timer *t)
 {
 	struct engine *g = container_of(t, struct engine, sync);
 	look_at_cells(g);
-	if (g->unsynced || g->rows_unsynced || g->sync_waits)
+	if (g->unsynced || g->unsynced_trees || g->rows_unsynced || g->sync_waits)
 		begin(g);
 }
 
@@ -192,14 +206,16 @@ void sync_free(struct engine *g)
 	for (char **d = r ? r->dirs : NULL; d && *d; d++)
 		if (!has(g->unsynced, *d))
 			strv_add(&g->unsynced, *d);
-	auto_buf struct buf list = make_list(g->unsynced);
+	auto_buf struct buf list = make_list(NULL, g->unsynced); // whose trees were open says so: it is not durable yet
 	if ((g->unsynced || g->rows_unsynced || r) && g->home_fd >= 0 && durable_sync(g->home_fd, &list, &e))
 		log_line(LOG_ERROR, "what was written last may not survive a power cut: %s", e.msg);
 	if (r) {
+		strv_free(r->trees);
 		strv_free(r->dirs);
 		forget(r->waits);
 		free(r);
 	}
 	forget(g->sync_waits);
 	strv_free(g->unsynced);
+	strv_free(g->unsynced_trees);
 }

@@ -69,8 +69,9 @@ static bool read_of(pid_t pid, const char *name, struct buf *out)
 	return !fs_read(AT_FDCWD, path, out, &e) && out->n;
 }
 
-// What is read belongs to the pid that connected; one that ends meanwhile and whose number is taken at once could be mistaken, which
-// gains a process of the same user nothing that it would not have outside its own sandbox. A process of another user namespace has another map, one of another pid namespace more than one number.
+// A process of another user namespace has another map, one of another pid namespace more than one number. What is read belongs to
+// the pid that connected: one that ended meanwhile, and whose number was taken at once, could be mistaken for its successor. That
+// gains nobody more than its own user has outside of whatever it was shut into.
 static bool is_as_free_as_we(pid_t pid)
 {
 	auto_buf struct buf map = BUF_INIT(4096), our_map = BUF_INIT(4096), status = BUF_INIT(16384), ours = BUF_INIT(16384);

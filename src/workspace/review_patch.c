@@ -357,6 +357,7 @@ void patch_stat(const struct review *r, struct buf *out)
 			most = c->added + c->removed > most ? c->added + c->removed : most;
 			added += c->added, removed += c->removed, files++;
 		}
-	buf_fmt(out, " %zu file%s changed, %llu insertion%s(+), %llu deletion%s(-)\n", files, files == 1 ? "" : "s", (unsigned long long)added,
-		added == 1 ? "" : "s", (unsigned long long)removed, removed == 1 ? "" : "s");
+	if (files)
+		buf_fmt(out, " %zu file%s changed, %llu insertion%s(+), %llu deletion%s(-)\n", files, files == 1 ? "" : "s", (unsigned long long)added,
+			added == 1 ? "" : "s", (unsigned long long)removed, removed == 1 ? "" : "s");
 }

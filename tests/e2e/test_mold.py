@@ -275,4 +275,4 @@ def test_what_rests_may_be_killed(home, skep, end):
     else:
         kill_all([int(n.rpartition("-")[2]) for n in slots(home)])
     assert len(set(burst(home, 12))) == 12
-    wait_for(lambda: not [n for n in os.listdir(f"{home.skep_home}/layers") if n.startswith(".ending-")], why="every layer to be cleared away")
+    wait_for(lambda: not [n for n in os.listdir(f"{home.skep_home}/layers") if n.startswith(".ending-")], 30, why="every layer to be cleared away")

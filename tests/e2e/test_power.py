@@ -111,6 +111,10 @@ def test_what_was_landed_is_on_the_disk(home, skep, project):
     skep("apply", sid).ok()
     assert Path(project, "landed-file").read_text() == "landed\n"
     assert t.at(str(project)) >= 0, "apply answers when it is there"
+    skep("snapshot", sid, "one").ok()
+    wait_for(lambda: is_durable(home, "one"), 30, why="the snapshot to be durable")
+    trees = [d for d in os.listdir(f"{home.skep_home}/trees") if not d.endswith(".lock")]
+    assert trees and all(t.at(f"trees/{d}/") >= 0 for d in trees), "with the private .git it stands on"
     skep("rm", "--force", sid).ok()
     shut_down(home)
     wait_for(lambda: not home.alive(), 30, why="everything under strace to end")

@@ -74,8 +74,8 @@ def test_a_tree_goes_up_and_comes_down(home, form):
     assert sh(home, sid, "stat -c %h /tmp/t/hard; stat -c %U /tmp/t/x; id -un").split()[0] == "2"
     owner, me = sh(home, sid, "stat -c %U /tmp/t/x; id -un").split()
     assert owner == me
-    # the same over gzip, on top of what is there, and a file alone
-    assert up(home, sid, gzip.compress(archive(("a", b"two"), form=form)))[0] == 200
+    # on top of what is there, and a file alone
+    assert up(home, sid, archive(("a", b"two"), form=form))[0] == 200
     with down(home, sid, "/tmp/t/a") as t:
         assert [(m.name, t.extractfile(m).read()) for m in t] == [("a", b"two")]
 
@@ -164,16 +164,12 @@ def test_hostile_entries_are_refused_by_name(boxes, kind):
 def test_damaged_archives(boxes):
     home, sid = boxes
     good = archive(("a", b"x" * 5000), ("b", b"y"))
-    packed = gzip.compress(good)
-    flipped = bytearray(packed)
-    flipped[-6] ^= 1
     huge = bytearray(archive(("a", b"x")))
     huge[124:136] = b"\x80" + b"\xff" * 11
     numbers = bytearray(archive(("a", b"x")))
     numbers[124:136] = b"7777777777z\0"
     for name, data in (("empty", b""), ("no archive", b"hello" * 1000), ("cut", good[:3000]), ("no end", good[:512 + 5120 + 1024]),
-                       ("gzip cut", packed[:-20]), ("gzip checksum", bytes(flipped)), ("gzip rubbish", b"\x1f\x8b\x08" + os.urandom(2000)),
-                       ("gzip of rubbish", gzip.compress(b"rubbish" * 500)), ("a size beyond all", bytes(huge)), ("a number", bytes(numbers)),
+                       ("gzip", gzip.compress(good)), ("a size beyond all", bytes(huge)), ("a number", bytes(numbers)),
                        ("wrong sum", good[:148] + b"0000000" + good[155:])):
         status, answer = up(home, sid, data, path="/tmp/damaged")
         assert status == 400 and answer["error"]["message"], (name, status, answer)

@@ -46,6 +46,8 @@ static void what_is_there_and_what_is_not(void **state)
 	assert_int_equal(mkfifoat(at, "a/pipe", 0600), 0); // nobody writes to it: it must not be waited for
 	assert_int_equal(symlinkat("/nowhere", at, "a/link"), 0);
 	durable_add(&list, DURABLE_FILES, "a");
+	durable_add(&list, DURABLE_TREE, "a");
+	durable_add(&list, DURABLE_TREE, "gone");
 	durable_add(&list, DURABLE_FILES, "gone");
 	durable_add(&list, DURABLE_FILE, "gone-too");
 	durable_add(&list, DURABLE_FILE, "rows");

@@ -24,6 +24,8 @@ static void test_text(void **state)
 		{"bidi \xe2\x80\xae", "bidi \\u{202e}"},
 		{"zero \xe2\x80\x8b width", "zero \\u{200b} width"},
 		{"tag \xf3\xa0\x80\xa1", "tag \\u{e0021}"},
+		{"filler \u3164\u115f", "filler \\u{3164}\\u{115f}"},
+		{"variants a\ufe01\ufe0e \u2764\ufe0f", "variants a\\u{fe01}\\u{fe0e} \u2764\ufe0f"},
 		{"raw \xff\xc3", "raw \\xff\\xc3"},
 		{"over \xc0\xaf", "over \\xc0\\xaf"},
 	};

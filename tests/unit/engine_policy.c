@@ -54,9 +54,9 @@ static void fake_policy(struct cell *c, const struct cell_net *n, struct reply r
 	note(n);
 }
 
-static void fake_answer(struct cell *c, uint32_t ask, uint8_t verdict, uint8_t scope)
+static void fake_answer(struct cell *c, uint32_t ask, uint8_t verdict, uint8_t scope, const char *by)
 {
-	(void)c, (void)ask, (void)verdict, (void)scope;
+	(void)c, (void)ask, (void)verdict, (void)scope, (void)by;
 	answers++;
 }
 

@@ -50,6 +50,9 @@ static bool has_flag(const char *path, const char *want)
 static void test_table(void **state)
 {
 	static const char *const rows[][2] = {
+		{"next.config.mjs", "build"}, {"a/playwright.config.ts", "build"}, {"Gruntfile.js", "build"}, {"x/BUILD", "build"}, {"lib/defs.bzl", "build"},
+		{"a.targets", "build"}, {"SConstruct", "build"}, {".gdbinit", "shell"}, {"default.nix", "shell"}, {".lvimrc", "editor"},
+		{".kiro/hooks/x.json", "agent"}, {"opencode.jsonc", "agent"}, {".crush.json", "agent"},
 		{".gitattributes", "git"}, {"a/b/.gitmodules", "git"}, {".husky/pre-commit", "hook"}, {".github/workflows/x.yml", "ci"},
 		{".GitHub/Workflows/x.yml", "ci"}, {".gitlab-ci.yml", "ci"}, {"Makefile", "build"}, {"sub/makefile", "build"},
 		{"build.rs", "build"}, {"x/conftest.py", "build"}, {"setup.py", "build"}, {"app/build.gradle", "build"},
