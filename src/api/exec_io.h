@@ -10,4 +10,5 @@ void post_exec_stdin(struct request *r);
 void post_exec_resize(struct request *r);
 void get_exec_ws(struct request *r);	     // attach
 void get_sandbox_exec_ws(struct request *r); // the first message is the request
+void get_port_tunnel(struct request *r);     // a port of the cell's loopback, for its ssh
 void get_cell_tunnel(struct request *r);     // the channel of a local client, for `skep` from another machine

@@ -284,6 +284,9 @@ static void add(struct listener *l, int fd, const struct sockaddr_storage *peer)
 	*c = (struct front_conn){.front = f, .listener = l, .fd = fd, .peer = *peer, .w.fd = -1};
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &(int){30}, sizeof(int)); // who went without a word is noticed in a minute
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &(int){10}, sizeof(int));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &(int){3}, sizeof(int));
 	l->n_conns++;
 	bool room = make_room(f, peer);
 	remember(f, c);

@@ -133,6 +133,7 @@ const struct api_op api_ops[] = {
 	{"POST", "/v1/sandboxes/{}/exec/stream", "Run a command; its streams as they come", "Exec", 200, NDJSON, NULL},
 	{"GET", "/v1/sandboxes/{}/exec/ws", "Run a command over a WebSocket", NULL, 101, NULL, NULL},
 	{"GET", "/v1/sandboxes/{}/cell", "Its cell's channel, for skep on another machine", NULL, 101, NULL, NULL},
+	{"GET", "/v1/sandboxes/{}/connect", "A port of its own loopback, as a stream of bytes", NULL, 101, NULL, "port"},
 	{"GET", "/v1/sandboxes/{}/files", "The bytes of a file; ranges and ETags are honoured", NULL, 200, BYTES, "path user"},
 	{"HEAD", "/v1/sandboxes/{}/files", "The same without them", NULL, 200, BYTES, "path user"},
 	{"PUT", "/v1/sandboxes/{}/files", "Write a file, at once when it is whole", NULL, 200, "File", "path mode parents user"},

@@ -595,6 +595,7 @@ static const struct route routes[] = {
 	{"POST", "/v1/sandboxes/{}/exec/stream", BODY_JSON, post_exec_stream, SCOPE_RUN},
 	{"GET", "/v1/sandboxes/{}/exec/ws", BODY_NONE, get_sandbox_exec_ws, SCOPE_RUN},
 	{"GET", "/v1/sandboxes/{}/cell", BODY_NONE, get_cell_tunnel, SCOPE_RUN},
+	{"GET", "/v1/sandboxes/{}/connect", BODY_NONE, get_port_tunnel, SCOPE_RUN},
 	{"GET", "/v1/sandboxes/{}/files", BODY_NONE, get_file, SCOPE_READ},
 	{"HEAD", "/v1/sandboxes/{}/files", BODY_NONE, get_file, SCOPE_READ},
 	{"PUT", "/v1/sandboxes/{}/files", BODY_STREAM, put_file, SCOPE_RUN},

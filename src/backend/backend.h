@@ -35,6 +35,7 @@ struct dial_reply {
 };
 
 struct cell_up {
+	bool foreign; // of another build: it can be stopped, and everything else fails with UNSUPPORTED. Only pid and start are known
 	uint32_t pid;
 	uint64_t start; // with pid, the identity of the cell's process
 	bool paused;

@@ -6,11 +6,13 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/proc.h"
 #include "base/str.h"
 #include "model/msg.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -356,6 +358,43 @@ static void warm_failed(struct cell *c, const struct err *e)
 	cell_bury(c);
 }
 
+// --- cells of another build ---
+
+static void on_foreign_asked(struct timer *t)
+{
+	struct cell *c = container_of(t, struct cell, timer);
+	request_end_all(&c->requests, &c->fail);
+}
+
+// False: it would not understand. Who asks is told so, from the loop.
+static bool understands(struct cell *c)
+{
+	if (!c->foreign)
+		return true;
+	c->timer.fn = on_foreign_asked;
+	timer_set(c->n->loop, &c->timer, 0);
+	return false;
+}
+
+// It outlived a daemon of another build, and works on. What it says may mean something else than here, so nothing of it is
+// read; its connection stays, for its end is seen by it.
+static void take_foreign(struct cell *c, const struct err *e)
+{
+	struct ucred peer;
+	socklen_t n = sizeof peer;
+	struct err bad;
+	if (getsockopt(c->ch.fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) || peer.pid <= 1) {
+		err_sys(&bad, "find the process of a cell of another build");
+		start_failed(c, &bad);
+		return;
+	}
+	err_set(&c->fail, ERR_UNSUPPORTED, "its cell was made by another build of skep: stop the sandbox and start it again (%.120s)", e->msg);
+	timer_clear(c->n->loop, &c->timer);
+	c->foreign = peer.pid;
+	c->phase = CELL_UP;
+	c->w->up(c->w, &(struct cell_up){.foreign = true, .pid = (uint32_t)peer.pid, .start = proc_start_time(peer.pid)}, NULL);
+}
+
 static void on_refusal(struct cell *c, const struct frame *f)
 {
 	struct err e;
@@ -363,6 +402,8 @@ static void on_refusal(struct cell *c, const struct frame *f)
 	bool unread = e.kind == ERR_UNAVAILABLE || !f->id; // an answer to the spec repeats its id
 	if (c->phase == CELL_STARTING && c->pooled && unread && c->spec.n)
 		start_again(c);
+	else if (c->phase == CELL_STARTING && c->adopting && e.kind == ERR_UNSUPPORTED)
+		take_foreign(c, &e);
 	else if (c->phase == CELL_STARTING)
 		start_failed(c, &e);
 	else if (c->phase == CELL_WARM)
@@ -375,6 +416,8 @@ static void on_frame(struct chan *ch, struct frame *f)
 {
 	struct cell *c = container_of(ch, struct cell, ch);
 	bool rests = c->phase == CELL_RESTING || c->phase == CELL_TIRED;
+	if (c->foreign)
+		return;
 	if (rests && f->type == M_AGAIN)
 		nursery_again(c->n, c);
 	else if (rests)
@@ -427,7 +470,7 @@ static void on_close(struct chan *ch)
 		err_set(&e, ERR_UNAVAILABLE, "the cell died while it was being started");
 		start_failed(c, &e);
 	} else if (c->phase == CELL_UP) {
-		cell_ended(c, &(struct cell_end){.died = true, .reason = "died", .pending = -1}, AGAIN_NO);
+		cell_ended(c, &(struct cell_end){.died = true, .reason = c->stopped ? "stopped" : "died", .pending = -1}, AGAIN_NO);
 	} else if (c->phase == CELL_RESTING || c->phase == CELL_TIRED) {
 		nursery_forget(c->n, c);
 		drop_socket(c);
@@ -542,6 +585,7 @@ static struct cell *native_adopt(struct backend *b, const char *sandbox, const c
 	auto_buf struct buf hello = BUF_INIT(256);
 	struct cell *c = cell_new(n, CELL_STARTING);
 	c->w = w;
+	c->adopting = true;
 	int fd = fs_unix_connect(n->cells_dir, name, &e);
 	if (fd < 0 || cell_connect(c, fd, &e)) {
 		cell_fail_later(c, &e);
@@ -560,6 +604,8 @@ static struct cell *native_adopt(struct backend *b, const char *sandbox, const c
 static void ask(struct cell *c, uint8_t type, const struct buf *b, struct reply r)
 {
 	uint32_t id = request_add(&c->requests, &c->last_id, r);
+	if (!understands(c))
+		return;
 	if (b->overflow)
 		chan_send(&c->ch, type, 0, id, NULL, 0); // malformed on purpose: the cell answers with INVALID
 	else
@@ -612,6 +658,8 @@ static void native_policy(struct cell *c, const struct cell_net *n, struct reply
 	auto_buf struct buf b = BUF_INIT(FRAME_MAX);
 	auto_fd int secrets = n->secrets.n ? sealed_memory(&n->secrets, &e) : -1;
 	uint32_t id = request_add(&c->requests, &c->last_id, r);
+	if (!understands(c))
+		return;
 	buf_add(&b, n->policy.p, n->policy.n);
 	wire_str(&b, n->resolver ? n->resolver : "");
 	wire_str(&b, n->ca_cert ? n->ca_cert : "");
@@ -639,7 +687,8 @@ static void native_answer(struct cell *c, uint32_t ask_id, uint8_t verdict, uint
 	wire_u8(&b, verdict);
 	wire_u8(&b, scope);
 	wire_str(&b, by);
-	chan_send_buf(&c->ch, M_ANSWER, ask_id, &b);
+	if (understands(c))
+		chan_send_buf(&c->ch, M_ANSWER, ask_id, &b);
 }
 
 static void native_stop(struct cell *c, uint32_t grace_ms, bool remove_layer)
@@ -647,14 +696,19 @@ static void native_stop(struct cell *c, uint32_t grace_ms, bool remove_layer)
 	auto_buf struct buf b = BUF_INIT(16);
 	wire_u32(&b, grace_ms);
 	wire_u8(&b, remove_layer);
-	chan_send_buf(&c->ch, M_STOP, ++c->last_id, &b);
+	c->stopped = c->foreign;
+	if (c->foreign)
+		kill(c->foreign, SIGKILL); // ours as long as its connection is open; all in it ends with it
+	else
+		chan_send_buf(&c->ch, M_STOP, ++c->last_id, &b);
 }
 
 static void native_members(struct cell *c, struct count_reply r)
 {
 	uint32_t id = request_add(&c->requests, &c->last_id, (struct reply){0});
 	c->requests->count = r;
-	chan_send(&c->ch, M_MEMBERS, 0, id, NULL, 0);
+	if (understands(c))
+		chan_send(&c->ch, M_MEMBERS, 0, id, NULL, 0);
 }
 
 static void native_dial(struct cell *c, uint16_t port, struct dial_reply r)
@@ -664,7 +718,8 @@ static void native_dial(struct cell *c, uint16_t port, struct dial_reply r)
 	c->requests->dial = r;
 	wire_u32(&b, port);
 	wire_str(&b, NULL);
-	chan_send_buf(&c->ch, M_DIAL, id, &b);
+	if (understands(c))
+		chan_send_buf(&c->ch, M_DIAL, id, &b);
 }
 
 static void native_dials(struct cell *c, const char *ticket, struct reply r)

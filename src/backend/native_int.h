@@ -51,6 +51,9 @@ struct cell {
 	struct request *requests;
 	struct timer timer;	// deadline of the start, or a failure to be told from the loop
 	struct err fail;	// kind NONE: none yet
+	pid_t foreign;		// 0, or: it is of another build, with which there is no speaking, and this is its process
+	bool stopped;		// foreign: we did it
+	bool adopting;		// it was there before us
 };
 
 struct native {

@@ -11,6 +11,7 @@
 //   gate.c      the way out                             denied.c   what was refused
 //   changed.c   files that changed                      watching.c who sees it happen
 //   dials.c     connections into the cell               ports.c    what listens there
+//   away.c      clients whose line broke
 #pragma once
 #include "base/chan.h"
 #include "base/ring.h"
@@ -62,8 +63,13 @@ struct client {
 	bool greeted, control, dials, exit_sent, done_sent;
 	bool hangs_up; // M_HANGUP
 	bool wrote, in_over; // to stdin; and has ended it
-	struct sx *exec;
-	uint64_t off[2];
+	char line[KEY_SIZE]; // "" = it does not come back when its line breaks (cell/away.h)
+	uint64_t away_ms;    // for how long it is expected then
+	bool bye;	     // it had its last word
+	uint64_t mine;	     // bytes of stdin that came from it, with a line: on all its connections
+	struct sx *exec;     // NULL: none, or another line of the same client has it now
+	uint64_t off[2];     // sent
+	uint64_t seen[2];    // and known to have come; counts for a client with a line
 };
 
 struct cell {
@@ -222,9 +228,10 @@ void client_pump_exec(struct sx *x);
 void client_flush(struct sx *x);
 bool client_waiting(const struct cell *c); // something is still queued for somebody
 void client_drop_others(struct cell *c); // all but skepd, at once
+void client_left(struct sx *x); // somebody attached to it went for good
 int client_again(struct client *control, struct err *e) MUST_USE; // skepd, for the next cell
 void client_tell(struct cell *c, uint8_t type, const struct buf *b); // every attached client
-bool client_attached(const struct sx *x);
+bool client_attached(const struct sx *x); // or expected back
 uint64_t client_slowest(const struct sx *x, int stream); // UINT64_MAX when nobody reads
 
 // record.c

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "cell/away.h"
 #include "cell/cell_int.h"
 #include "cell/denied.h"
 #include "cell/dials.h"
@@ -24,16 +25,24 @@ bool client_attached(const struct sx *x)
 	for (const struct client *cl = x->cell->clients; cl; cl = cl->next)
 		if (cl->exec == x)
 			return true;
-	return false;
+	return away_is(x);
 }
 
 uint64_t client_slowest(const struct sx *x, int stream)
 {
-	uint64_t slow = UINT64_MAX;
-	for (const struct client *cl = x->cell->clients; cl; cl = cl->next)
-		if (cl->exec == x && cl->off[stream] < slow)
-			slow = cl->off[stream];
+	uint64_t slow = away_slowest(x, stream);
+	for (const struct client *cl = x->cell->clients; cl; cl = cl->next) {
+		uint64_t at = cl->line[0] ? cl->seen[stream] : cl->off[stream];
+		if (cl->exec == x && at < slow)
+			slow = at;
+	}
 	return slow;
+}
+
+// What was sent on a line that may break has come when the client says so.
+static bool owes(const struct client *cl)
+{
+	return cl->exec && !(cl->line[0] ? cl->bye : cl->done_sent);
 }
 
 bool client_waiting(const struct cell *c)
@@ -42,9 +51,9 @@ bool client_waiting(const struct cell *c)
 		if (x->wants_reader && sx_expects(x))
 			return true; // a short command is over before its client has connected
 	for (const struct client *cl = c->clients; cl; cl = cl->next)
-		if (chan_is_open(&cl->chan) && (chan_queued(&cl->chan) || (cl->exec && !cl->done_sent)))
+		if (chan_is_open(&cl->chan) && (chan_queued(&cl->chan) || owes(cl)))
 			return true;
-	return false;
+	return away_any();
 }
 
 void client_tell(struct cell *c, uint8_t type, const struct buf *b)
@@ -66,7 +75,7 @@ static bool only_client(const struct client *cl)
 	for (const struct client *other = cl->cell->clients; other; other = other->next)
 		if (other != cl && other->exec == cl->exec)
 			return false;
-	return true;
+	return !away_is(cl->exec);
 }
 
 // As a lost line does: whoever sits at the terminal's other end hears of it, a pipe just ends.
@@ -85,6 +94,18 @@ static void hang_up(const struct client *cl)
 		chan_send(&x->cell->init, M_EOF, stream, x->number, NULL, 0);
 }
 
+void client_left(struct sx *x)
+{
+	struct cell *c = x->cell;
+	if (x->spec.kind == EXEC_JOB && !x->live && !x->ended && !client_attached(x)) { // it works for nobody now
+		auto_buf struct buf b = BUF_INIT(8);
+		wire_u32(&b, SIGTERM);
+		chan_send(&c->init, M_SIGNAL, 0, x->number, b.p, b.n);
+	}
+	sx_grant(x); // perhaps it was the one everybody waited for
+	watchdog_lease(c);
+}
+
 static void drop(struct client *cl)
 {
 	struct cell *c = cl->cell;
@@ -99,6 +120,8 @@ static void drop(struct client *cl)
 	if (cl->control && c->tired)
 		cell_wake(c); // nobody else will
 	hang_up(cl);
+	if (x && cl->line[0] && !cl->bye)
+		away_begin(cl);
 	if (x)
 		input_client_gone(x);
 	loop_bury(&c->loop, cl, free_client);
@@ -111,15 +134,8 @@ static void drop(struct client *cl)
 	dials_client_gone(cl);
 	if (x && x->live)
 		watching_client_gone(x);
-	if (x && x->spec.kind == EXEC_JOB && !x->live && !x->ended && !client_attached(x)) { // it works for nobody now
-		auto_buf struct buf b = BUF_INIT(8);
-		wire_u32(&b, SIGTERM);
-		chan_send(&c->init, M_SIGNAL, 0, x->number, b.p, b.n);
-	}
-	if (x) {
-		sx_grant(x); // perhaps it was the one everybody waited for
-		watchdog_lease(c);
-	}
+	if (x)
+		client_left(x);
 	watchdog_activity(c);
 	cell_maybe_exit(c);
 }
@@ -192,6 +208,8 @@ static void send_credit(struct client *cl)
 	auto_buf struct buf b = BUF_INIT(32);
 	wire_u64(&b, cl->exec->in_credit);
 	wire_u64(&b, cl->exec->in_received);
+	if (cl->line[0])
+		wire_u64(&b, cl->mine);
 	if (cl->exec->in_credit == UINT64_MAX) // there is no stdin: nobody waits for it
 		chan_send_later(&cl->chan, M_CREDIT, 0, 0, b.p, b.n);
 	else
@@ -233,6 +251,22 @@ static void on_drain(struct chan *ch)
 
 // --- from the client ---
 
+// A client's own word on what came: only then may the oldest bytes make room.
+static void on_seen(struct client *cl, struct frame *f)
+{
+	struct wire w = {.p = f->p, .n = f->n};
+	if (!f->stream) {
+		cl->bye = true;
+		cell_maybe_exit(cl->cell);
+		return;
+	}
+	uint64_t upto = wire_get_u64(&w);
+	if (w.bad || f->stream > 2 || upto > cl->off[f->stream - 1] || upto < cl->seen[f->stream - 1])
+		return;
+	cl->seen[f->stream - 1] = upto;
+	sx_grant(cl->exec);
+}
+
 static void exec_frame(struct client *cl, struct frame *f)
 {
 	struct sx *x = cl->exec;
@@ -261,6 +295,9 @@ static void exec_frame(struct client *cl, struct frame *f)
 	case M_HANGUP:
 		cl->hangs_up = true;
 		break;
+	case M_SEEN:
+		on_seen(cl, f);
+		return; // nothing that anybody does
 	case M_SIGNAL:
 		chan_send(&x->cell->init, M_SIGNAL, 0, x->number, f->p, f->n);
 		break;
@@ -280,6 +317,27 @@ static void refuse(struct client *cl, enum err_kind kind, const char *why)
 	shutdown(cl->chan.fd, SHUT_RD); // the answer goes out, then the peer's close ends it
 }
 
+static void refuse_version(struct client *cl, uint32_t version)
+{
+	auto_buf struct buf b = BUF_INIT(256);
+	buf_fmt(&b, "this cell speaks protocol version %d and was greeted in version %u: it was made by %s skep; stop the sandbox and start it again, or use that skep",
+		PROTO_VERSION, version, version > PROTO_VERSION ? "an older" : "a newer");
+	refuse(cl, ERR_UNSUPPORTED, buf_cstr(&b));
+}
+
+// Behind the offsets, where there is one.
+static void take_line(struct client *cl, struct wire *w)
+{
+	if (!w->n)
+		return;
+	auto_free char *line = wire_get_str(w);
+	uint64_t away_ms = wire_get_u64(w);
+	if (w->bad || !line || strlen(line) != KEY_SIZE - 1)
+		return;
+	memcpy(cl->line, line, KEY_SIZE);
+	cl->away_ms = away_ms < LIMIT_AWAY_MS ? away_ms : LIMIT_AWAY_MS;
+}
+
 static void greet(struct client *cl, struct frame *f)
 {
 	struct wire w = {.p = f->p, .n = f->n};
@@ -288,12 +346,12 @@ static void greet(struct client *cl, struct frame *f)
 	auto_free char *key = wire_get_str(&w);
 	uint64_t out = wire_get_u64(&w), err = wire_get_u64(&w);
 	struct cell *c = cl->cell;
-	if (f->type != M_HELLO || w.bad || !key) {
-		refuse(cl, ERR_INVALID, "a greeting was expected");
+	if (f->type == M_HELLO && version && version != PROTO_VERSION) { // what follows may mean something else there
+		refuse_version(cl, version);
 		return;
 	}
-	if (version != 1) {
-		refuse(cl, ERR_UNSUPPORTED, "this cell speaks protocol version 1");
+	if (f->type != M_HELLO || w.bad || !key) {
+		refuse(cl, ERR_INVALID, "a greeting was expected");
 		return;
 	}
 	if (role == ROLE_CONTROL) {
@@ -312,15 +370,16 @@ static void greet(struct client *cl, struct frame *f)
 		cl->greeted = cl->dials = true;
 		return;
 	}
-	struct sx *x = role == ROLE_CLIENT ? sx_by_ticket(c, key) : NULL;
+	take_line(cl, &w);
+	struct sx *x = role != ROLE_CLIENT ? NULL : *key ? sx_by_ticket(c, key) : cl->line[0] ? away_end(cl) : NULL;
 	if (!x) {
-		refuse(cl, ERR_DENIED, "this ticket is not valid or was used before");
+		refuse(cl, ERR_DENIED, *key ? "this ticket is not valid or was used before" : "nobody with this line is expected here");
 		return;
 	}
 	cl->greeted = true;
 	cl->exec = x;
-	cl->off[0] = out;
-	cl->off[1] = err;
+	cl->off[0] = cl->seen[0] = out;
+	cl->off[1] = cl->seen[1] = err;
 	x->wants_reader = false;
 	send_credit(cl);
 	client_pump(cl);
@@ -345,7 +404,7 @@ static void on_frame(struct chan *ch, struct frame *f)
 		control_frame(cl, f);
 	else if (cl->dials)
 		dial_frame(cl, f);
-	else
+	else if (cl->exec)
 		exec_frame(cl, f);
 }
 

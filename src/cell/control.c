@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/str.h"
+#include "cell/away.h"
 #include "cell/cell_int.h"
 #include "cell/dials.h"
 #include "cell/ports.h"
@@ -218,6 +219,8 @@ static int do_stop(struct cell *c, struct wire *w)
 {
 	uint32_t grace = wire_get_u32(w);
 	c->remove_layer = wire_get_u8(w);
+	if (c->remove_layer)
+		away_forget(); // who removes it does not wait for a line
 	cell_end(c, c->remove_layer ? "removed" : "stopped", grace, !c->remove_layer);
 	return 1; // M_GONE is the answer
 }

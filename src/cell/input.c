@@ -6,6 +6,7 @@
 // What is ahead waits here; who goes on nevertheless is not read until there is room.
 #include "cell/input.h"
 
+#include "cell/away.h"
 #include "cell/cell_int.h"
 #include "model/limits.h"
 #include "model/msg.h"
@@ -23,7 +24,7 @@ static void pass(struct sx *x)
 
 static void pass_end(struct sx *x)
 {
-	bool writers = false;
+	bool writers = away_writes(x);
 	for (const struct client *cl = x->cell->clients; cl; cl = cl->next)
 		writers |= cl->exec == x && cl->wrote && !cl->in_over;
 	if (!x->in_end || x->in_ended || writers || x->in_waiting.n)
@@ -37,12 +38,14 @@ void input_data(struct client *cl, struct frame *f)
 	struct wire w = {.p = f->p, .n = f->n};
 	struct sx *x = cl->exec;
 	uint64_t at = wire_get_u64(&w);
-	if (w.bad || x->ended || (at != STDIN_APPEND && at > x->in_received))
+	uint64_t upto = cl->line[0] ? cl->mine : x->in_received; // who has a line counts its own bytes
+	if (w.bad || x->ended || (at != STDIN_APPEND && at > upto))
 		return;
-	uint64_t known = at == STDIN_APPEND ? 0 : x->in_received - at; // repeated after a reconnect
+	uint64_t known = at == STDIN_APPEND ? 0 : upto - at; // repeated after a reconnect
 	if (known >= w.n)
 		return;
 	cl->wrote = true;
+	cl->mine += w.n - known;
 	if (x->in_credit == UINT64_MAX || x->in_ended)
 		return; // nobody reads it
 	if (!x->in_waiting.max)

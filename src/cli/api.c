@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/home.h"
+#include "cli/line.h"
 #include <string.h>
 #include <unistd.h>
 
@@ -20,7 +21,8 @@ static void show_wait(bool waiting)
 static int reopen(struct api *a, struct err *e)
 {
 	const char *token = NULL;
-	if (home_remote() && home_token(&token, e))
+	uint64_t ignored;
+	if (line_retry(&ignored, e) || (home_remote() && home_token(&token, e))) // before anything has begun
 		return -1;
 	int fd = home_connect_skepd(e);
 	if (fd < 0)
@@ -149,6 +151,10 @@ const char *api_pick(const json_t *boxes, const char *cwd)
 
 char *api_default_id(struct api *a, struct err *e)
 {
+	if (home_remote()) {
+		err_set(e, ERR_INVALID, "name a sandbox: this directory is not on the machine of SKEP_HOST (skep ps lists them)");
+		return NULL;
+	}
 	auto_free char *cwd = getcwd(NULL, 0);
 	auto_json json_t *j = api_json(a, "GET", "/v1/sandboxes", NULL, e);
 	if (!j)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/cell.h"
 
-#include "base/fs.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "cli/home.h"
@@ -13,7 +12,7 @@
 
 #define ANSWER_MAX (HTTP_HEAD_MAX + (64u << 10))
 
-static bool is_far(void)
+bool cell_is_far(void)
 {
 	const char *host = getenv("SKEP_HOST");
 	return host && *host;
@@ -32,16 +31,15 @@ static int put_target(struct buf *b, const char *socket, struct err *e)
 	return 0;
 }
 
-static int put_request(struct buf *b, const char *socket, struct err *e)
+static int put_request(struct buf *b, const char *target, const char *protocol, struct err *e)
 {
-	const char *host = home_remote(), *token = NULL;
-	buf_str(b, "GET ");
-	if ((host && home_token(&token, e)) || put_target(b, socket, e))
+	const char *token = NULL, *host = home_remote();
+	if (host && home_token(&token, e))
 		return -1;
-	buf_fmt(b, " HTTP/1.1\r\nHost: %s\r\n", host ? host : "skep");
+	buf_fmt(b, "GET %s HTTP/1.1\r\nHost: %s\r\n", target, host ? host : "skep");
 	if (token)
 		buf_fmt(b, "Authorization: Bearer %s\r\n", token);
-	buf_str(b, "Connection: Upgrade\r\nUpgrade: skep-cell\r\n\r\n");
+	buf_fmt(b, "Connection: Upgrade\r\nUpgrade: %s\r\n\r\n", protocol);
 	return 0;
 }
 
@@ -55,22 +53,41 @@ static int refused(const struct http_head *h, const char *body, size_t n, struct
 	return err_set(e, err_kind_parse(json_str(o, "kind")), "%s", json_str(o, "message"));
 }
 
+// Whatever broke here may be whole again in a moment.
+static int unavailable(int rc, struct err *e)
+{
+	if (rc)
+		e->kind = ERR_UNAVAILABLE;
+	return rc;
+}
+
+// One byte at a time: what stands behind the answer is not ours to read.
 static int read_some(int fd, struct buf *b, struct err *e)
 {
-	char *p = buf_room(b, 4096);
+	char *p = buf_room(b, 1);
 	ssize_t n;
 	if (!p)
 		return err_set(e, ERR_LIMIT, "the answer is too long");
 	do
-		n = recv(fd, p, 4096, 0);
+		n = recv(fd, p, 1, 0);
 	while (n < 0 && errno == EINTR);
 	if (n < 0)
-		return err_sys(e, "receive from skepd");
+		return unavailable(err_sys(e, "receive from skepd"), e);
 	b->n += (size_t)n;
 	return n ? 0 : err_set(e, ERR_UNAVAILABLE, "skepd closed the connection without an answer");
 }
 
-// The cell says nothing before it was greeted: all that comes is skepd's answer.
+static int send_all(int fd, const struct buf *b, struct err *e)
+{
+	for (size_t at = 0; at < b->n;) {
+		ssize_t n = send(fd, b->p + at, b->n - at, MSG_NOSIGNAL);
+		if (n < 0 && errno != EINTR)
+			return err_sys(e, "send to skepd");
+		at += n > 0 ? (size_t)n : 0;
+	}
+	return 0;
+}
+
 static int read_answer(int fd, struct err *e)
 {
 	auto_buf struct buf b = BUF_INIT(ANSWER_MAX);
@@ -88,15 +105,27 @@ static int read_answer(int fd, struct err *e)
 	}
 }
 
-int cell_connect(const char *socket, struct err *e)
+static int upgrade(const char *target, const char *protocol, struct err *e)
 {
 	auto_buf struct buf b = BUF_INIT(8192);
-	if (!is_far())
-		return home_connect(socket, e);
-	if (put_request(&b, socket, e))
+	if (put_request(&b, target, protocol, e))
 		return -1;
 	auto_fd int fd = home_connect_skepd(e);
-	if (fd < 0 || fs_write_all(fd, b.p, b.n, e) || read_answer(fd, e))
+	if (fd < 0 || unavailable(send_all(fd, &b, e), e) || read_answer(fd, e))
 		return -1;
 	return take_fd(&fd);
+}
+
+int cell_connect(const char *socket, struct err *e)
+{
+	auto_buf struct buf target = BUF_INIT(4096);
+	if (!cell_is_far())
+		return home_connect(socket, e);
+	return put_target(&target, socket, e) ? -1 : upgrade(buf_cstr(&target), "skep-cell", e);
+}
+
+int cell_connect_port(const char *sandbox, uint32_t port, struct err *e)
+{
+	auto_free char *target = xasprintf("/v1/sandboxes/%s/connect?port=%u", sandbox, port);
+	return upgrade(target, "skep-port", e);
 }

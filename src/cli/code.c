@@ -115,7 +115,7 @@ static int open_editor(const struct call *c, struct err *e)
 	if (!box)
 		return -1;
 	const char *name = *json_str(box, "name") ? json_str(box, "name") : json_str(box, "id");
-	auto_free char *host = xasprintf("skep-%s", name);
+	auto_free char *host = ssh_host_of(name);
 	// the file is not touched for an editor that is not there
 	if (is_on_path(editor) && include(config, o->yes, e))
 		return -1;

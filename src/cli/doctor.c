@@ -131,5 +131,6 @@ const struct cmd cmd_doctor = {
 	.opts = doctor_opts,
 	.opts_size = sizeof(struct doctor_opts),
 	.tail = -1,
+	.here = "it looks at the machine it runs on",
 	.run = doctor_run,
 };

@@ -8,12 +8,10 @@
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/str.h"
+#include "cli/host.h"
 #include "model/access.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +21,6 @@
 
 #define START_MS 10000 // for skepd to say it is ready
 #define WINNER_MS 5000 // for another client's skepd to listen
-#define CONNECT_MS 10000 // to another machine
 #define READY_FD 3
 
 char *home_program(const char *name, struct err *e)
@@ -164,8 +161,17 @@ static int start_and_connect(const char *home, const char *sock, struct err *e)
 
 const char *home_remote(void)
 {
+	static char *authority; // of one process there is one
 	const char *host = getenv("SKEP_HOST");
-	return host && str_has_prefix(host, "http://") ? host + strlen("http://") : NULL;
+	size_t skip = !host ? 0 : str_has_prefix(host, "http://") ? strlen("http://") : str_has_prefix(host, "https://") ? strlen("https://") : 0;
+	if (!skip)
+		return NULL;
+	size_t n = strcspn(host + skip, "/");
+	if (authority && strlen(authority) == n && !memcmp(authority, host + skip, n))
+		return authority; // others hold it
+	free(authority);
+	authority = xstrndup(host + skip, n);
+	return authority;
 }
 
 int home_token(const char **out, struct err *e)
@@ -175,75 +181,11 @@ int home_token(const char **out, struct err *e)
 	return !*out || token_digits(*out) ? 0 : err_set(e, ERR_INVALID, "SKEP_TOKEN is not a token: skep_ and 64 digits of 0-9a-f, as skep token new prints it");
 }
 
-// Each address of the name in turn; a dead one costs CONNECT_MS.
-static int dial(const struct addrinfo *list, struct err *e)
-{
-	err_set(e, ERR_UNAVAILABLE, "no address");
-	for (const struct addrinfo *a = list; a; a = a->ai_next) {
-		auto_fd int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-		struct pollfd p = {.fd = fd, .events = POLLOUT};
-		int why = 0, one = 1;
-		socklen_t n = sizeof why;
-		if (fd < 0)
-			continue;
-		if (connect(fd, a->ai_addr, a->ai_addrlen) && errno != EINPROGRESS)
-			why = errno;
-		else if (poll(&p, 1, CONNECT_MS) != 1)
-			why = ETIMEDOUT;
-		else
-			getsockopt(fd, SOL_SOCKET, SO_ERROR, &why, &n);
-		if (!why && !fcntl(fd, F_SETFL, 0)) {
-			setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-			return take_fd(&fd);
-		}
-		errno = why;
-		err_sys(e, "connect");
-	}
-	e->kind = ERR_UNAVAILABLE;
-	return -1;
-}
-
-static int connect_remote(const char *authority, struct err *e)
-{
-	size_t n = strcspn(authority, "/");
-	auto_free char *text = xstrndup(authority, n), *host = NULL;
-	char *colon = strrchr(text, ':');
-	bool v6 = text[0] == '[', port = colon && (!v6 || colon[-1] == ']');
-	struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
-	if (authority[n] && strcmp(authority + n, "/"))
-		return err_set(e, ERR_INVALID, "SKEP_HOST is http://HOST[:PORT], and no path");
-	host = port ? xstrndup(text, (size_t)(colon - text)) : xstrdup(text);
-	char *end = strchr(host, ']'), *name = host + v6;
-	if (v6 && end)
-		*end = 0;
-	int rc = getaddrinfo(name, port ? colon + 1 : "80", &hints, &list);
-	if (rc)
-		return err_set(e, ERR_UNAVAILABLE, "SKEP_HOST: %s: %s", name, gai_strerror(rc));
-	int fd = dial(list, e);
-	freeaddrinfo(list);
-	return fd < 0 ? err_wrap(e, "SKEP_HOST http://%s (is skep serve running there?)", text) : fd;
-}
-
-// SKEP_HOST=unix:///path or http://HOST[:PORT]: another daemon, which we do not start.
-static int connect_host(const char *host, struct err *e)
-{
-	if (home_remote())
-		return connect_remote(home_remote(), e);
-	if (str_has_prefix(host, "https://"))
-		return err_set(e, ERR_UNSUPPORTED, "SKEP_HOST %s: skep speaks plain HTTP; forward the port (ssh -L) or use a local TLS client, and http://", host);
-	if (!str_has_prefix(host, "unix:///"))
-		return err_set(e, ERR_UNSUPPORTED, "SKEP_HOST %s: only unix:///path and http://HOST[:PORT] are known", host);
-	int fd = home_connect(host + strlen("unix://"), e);
-	if (fd < 0)
-		e->kind = ERR_UNAVAILABLE;
-	return fd < 0 ? err_wrap(e, "SKEP_HOST") : fd;
-}
-
 int home_connect_skepd(struct err *e)
 {
 	const char *host = getenv("SKEP_HOST");
 	if (host && *host)
-		return connect_host(host, e);
+		return host_connect(host, e);
 	auto_free char *home = home_dir(getenv("HOME"), e);
 	if (!home)
 		return -1;

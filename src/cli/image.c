@@ -91,6 +91,7 @@ const struct cmd cmd_image_import = {
 	.max_words = 1,
 	.tail = -1,
 	.hint = HINT_FILE,
+	.here = "it reads files of this machine, and the image would be on the other one; run it there",
 	.run = import_run,
 };
 

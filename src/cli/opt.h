@@ -52,6 +52,7 @@ struct cmd {
 	int min_words, max_words; // max -1 = any
 	int tail;		  // -1, or: after this many words the next plain word starts a command, options and all
 	enum opt_hint hint;	  // of the words
+	const char *here;	  // not NULL: refused with the SKEP_HOST of another machine, and why
 	int (*run)(const struct call *c); // exit status
 };
 

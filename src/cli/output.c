@@ -161,6 +161,7 @@ static int follow(const struct call *c, struct api *a, struct err *e)
 	};
 	spec.socket = json_str(j, "socket");
 	spec.ticket = json_str(j, "ticket");
+	spec.exec = json_str(j, "exec");
 	int rc = pump_run(&spec, &r, e);
 	if (!rc)
 		pump_result_done(&r);

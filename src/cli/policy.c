@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/api.h"
+#include "cli/home.h"
 #include "cli/net.h"
 #include "cli/out.h"
 #include "cli/registries.h"
@@ -189,7 +190,7 @@ static int put_question(struct buf *b, const struct policy_opts *o, const char *
 {
 	struct jsonw w = {.b = b};
 	struct known r = {0};
-	auto_free char *cwd = getcwd(NULL, 0);
+	auto_free char *cwd = home_remote() ? NULL : getcwd(NULL, 0);
 	if (registries && known_registries(NULL, &r, e))
 		return -1;
 	jw_open(&w, '{');

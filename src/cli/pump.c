@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "cli/ask.h"
 #include "cli/cell.h"
+#include "cli/line.h"
 #include "cli/out.h"
 #include "cli/plain.h"
 #include "cli/sink.h"
@@ -33,11 +34,13 @@
 #define DATA_HEAD (FRAME_HEAD + 8u) // frame header and offset
 #define HITS_MAX 32		    // different messages shown
 #define LAST_WORDS_MS 1000	    // to get a signal out before we stop or die
+#define ALIVE_MS 25000		    // of silence on a line that may break
 
 struct pump {
 	const struct pump_spec *s;
 	struct pump_result *r;
 	struct err *e;
+	struct line line;
 	int sock, sigfd;
 	bool closed;  // the cell closed the connection
 	bool mute;    // it takes nothing more from us
@@ -51,8 +54,12 @@ struct pump {
 	bool joined;	      // both are the same file: one queue keeps their order
 	uint64_t got[3];      // by stream: offset of the next byte
 	uint64_t in_off, in_credit;
+	uint64_t mine;	     // bytes of stdin sent by us alone
 	bool in_over, typed; // typed: bytes of stdin were sent
+	bool in_ended;	     // and the cell was told that there are no more
 	bool done;		// M_DONE came
+	bool came_back;		// on a line that is not the first
+	bool repeat;		// and the cell has yet to say what of stdin it has
 	struct ask ask;
 	sigset_t mask_before;
 };
@@ -124,11 +131,7 @@ static void put_winsize(struct pump *p)
 static void put_hello(struct pump *p)
 {
 	auto_buf struct buf b = BUF_INIT(4096);
-	wire_u32(&b, PROTO_VERSION);
-	wire_u8(&b, ROLE_CLIENT);
-	wire_str(&b, p->s->ticket);
-	wire_u64(&b, p->s->out_from);
-	wire_u64(&b, p->s->err_from);
+	line_hello(&p->line, &b, p->got);
 	put_frame(p, M_HELLO, 0, &b);
 }
 
@@ -138,6 +141,24 @@ static void put_credit(struct pump *p, uint8_t stream)
 	auto_buf struct buf b = BUF_INIT(8);
 	wire_u64(&b, UINT64_MAX);
 	put_frame(p, M_CREDIT, stream, &b);
+}
+
+static void put_seen(struct pump *p, bool idle)
+{
+	for (uint8_t stream = 1; stream < 3; stream++) {
+		auto_buf struct buf b = BUF_INIT(8);
+		wire_u64(&b, p->got[stream]);
+		if (line_must_say(&p->line, stream, p->got[stream], idle))
+			put_frame(p, M_SEEN, stream, &b);
+	}
+}
+
+// Proxies end what is silent for a minute, and TCP notices a dead line only when something is sent.
+static void put_alive(struct pump *p)
+{
+	auto_buf struct buf b = BUF_INIT(8);
+	wire_u64(&b, p->got[1]);
+	put_frame(p, M_SEEN, 1, &b);
 }
 
 static void flush_out(struct pump *p)
@@ -177,7 +198,22 @@ static bool wants_stdin(const struct pump *p)
 static void end_stdin(struct pump *p)
 {
 	p->in_over = true;
-	if (!p->s->join || p->typed)
+	p->in_ended = !p->s->join || p->typed;
+	if (p->in_ended)
+		put_frame(p, M_EOF, 0, &(struct buf){0});
+}
+
+// Behind a new greeting: what the cell does not have is sent again, as one frame; it is less than the cell's window.
+static void repeat_stdin(struct pump *p, uint64_t taken)
+{
+	auto_buf struct buf b = BUF_INIT(p->line.kept.max + 8);
+	p->in_off = taken + p->line.kept.n;
+	p->mine = p->line.kept_from + p->line.kept.n;
+	wire_u64(&b, p->line.kept_from);
+	buf_add(&b, p->line.kept.p, p->line.kept.n);
+	if (p->line.kept.n)
+		put_frame(p, M_DATA, 0, &b);
+	if (p->in_ended)
 		put_frame(p, M_EOF, 0, &(struct buf){0});
 }
 
@@ -195,15 +231,23 @@ static void drop_stdin(struct pump *p)
 
 static int on_credit(struct pump *p, struct wire *w)
 {
-	uint64_t upto = wire_get_u64(w), taken = wire_get_u64(w);
+	uint64_t upto = wire_get_u64(w), taken = wire_get_u64(w), mine = line_comes_back(&p->line) ? wire_get_u64(w) : 0;
 	if (w->bad)
 		return malformed(p);
 	if (upto == UINT64_MAX) {
+		p->repeat = false;
 		drop_stdin(p);
 		return 0;
 	}
-	if (p->in_off < taken) // others write, too
+	if (p->repeat && p->line.stranger)
+		line_guess(&p->line, taken);
+	else
+		line_taken(&p->line, mine, taken);
+	if (p->repeat)
+		repeat_stdin(p, taken);
+	else if (p->in_off < taken) // others write, too
 		p->in_off = taken;
+	p->repeat = false;
 	p->in_credit = upto;
 	return 0;
 }
@@ -283,8 +327,10 @@ static void read_stdin(struct pump *p)
 		return;
 	put_head(at, 8 + (uint32_t)n, M_DATA, 0);
 	for (int i = 0; i < 8; i++)
-		at[FRAME_HEAD + i] = (char)(STDIN_APPEND >> 8 * i);
+		at[FRAME_HEAD + i] = (char)((line_comes_back(&p->line) ? p->mine : STDIN_APPEND) >> 8 * i);
+	line_keep(&p->line, p->mine, at + DATA_HEAD, (size_t)n);
 	p->typed = true;
+	p->mine += (uint64_t)n;
 	p->out.n += DATA_HEAD + (size_t)n;
 	p->in_off += (uint64_t)n;
 }
@@ -317,7 +363,7 @@ static int sink_failed(struct pump *p)
 static int tell_gap(struct pump *p, int stream, uint64_t from, uint64_t to)
 {
 	p->got[stream] = to;
-	if (!p->s->marks)
+	if (!p->s->marks && !p->came_back) // who was away too long shall know
 		return 0;
 	auto_buf struct buf b = BUF_INIT(256);
 	buf_fmt(&b, "skep: [%llu bytes of %s were not kept]\n", (unsigned long long)(to - from),
@@ -403,6 +449,10 @@ static int on_refusal(struct pump *p, struct wire *w)
 	uint32_t kind = wire_get_u32(w);
 	(void)wire_get_u32(w);
 	auto_free char *msg = wire_get_str(w);
+	if (kind == ERR_DENIED && p->repeat && p->s->exec && !p->line.stranger) {
+		p->line.stranger = p->closed = p->mute = true; // it waited for us no longer
+		return 0;
+	}
 	err_set(p->e, kind && kind < ERR_KINDS ? (enum err_kind)kind : ERR_SYSTEM, "%s",
 		msg ? msg : "the cell refused");
 	return refuse(p);
@@ -456,6 +506,8 @@ static int take_frames(struct pump *p)
 		uint32_t id = h[8] | h[9] << 8 | h[10] << 16 | (uint32_t)h[11] << 24;
 		if (on_frame(p, &(struct frame){.type = h[4], .stream = h[5], .id = id, .p = h + FRAME_HEAD, .n = n, .fd = -1}))
 			return -1;
+		if (h[4] != M_ERR)
+			line_works(&p->line);
 		at += FRAME_HEAD + n;
 	}
 	buf_cut(&p->in, at);
@@ -474,24 +526,31 @@ static int read_cell(struct pump *p)
 		return 0;
 	}
 	p->in.n += (size_t)n;
-	if ((size_t)n == p->chunk)
+	bool idle = (size_t)n < p->chunk;
+	if (!idle)
 		p->chunk = READ_CHUNK;
-	return take_frames(p);
+	if (take_frames(p))
+		return -1;
+	put_seen(p, idle);
+	return 0;
 }
 
 // --- signals ---
 
-static int resume(struct pump *p)
+static void take_terminal(struct pump *p)
 {
 	struct err e;
-	if (p->s->tty && !p->exited) {
-		if (p->s->in >= 0 && isatty(p->s->in) && term_raw(p->s->in, &e))
-			return -1; // the terminal is gone; reading it will say so
+	if (!p->s->tty || p->exited)
+		return;
+	if (p->s->in < 0 || !isatty(p->s->in) || !term_raw(p->s->in, &e)) // one that is gone will say so when it is read
 		put_winsize(p);
-	}
+}
+
+static void resume(struct pump *p)
+{
+	take_terminal(p);
 	if (p->s->forward || p->s->tty)
 		put_signal(p, SIGCONT);
-	return 0;
 }
 
 // ^Z. SIGTSTP and not SIGSTOP: where no shell could ever continue us (an orphaned process group) the
@@ -586,16 +645,25 @@ static int flush_sinks(struct pump *p, const struct pollfd *fds)
 	return 0;
 }
 
+static int wait_ms(const struct pump *p)
+{
+	int ask = ask_wait_ms(&p->ask);
+	return line_comes_back(&p->line) && (ask < 0 || ask > ALIVE_MS) ? ALIVE_MS : ask;
+}
+
 static int turn(struct pump *p)
 {
 	struct pollfd fds[P_COUNT];
 	ask(p, fds);
-	if (poll(fds, P_COUNT, ask_wait_ms(&p->ask)) < 0) {
+	int ready = poll(fds, P_COUNT, wait_ms(p));
+	if (ready < 0) {
 		if (errno == EINTR)
 			return 0;
 		err_sys(p->e, "poll");
 		return refuse(p);
 	}
+	if (!ready && line_comes_back(&p->line))
+		put_alive(p);
 	for (int sig; fds[P_SIG].revents && !p->fatal && (sig = loop_signal_next(p->sigfd));)
 		on_signal(p, sig);
 	if (p->fatal)
@@ -610,24 +678,76 @@ static int turn(struct pump *p)
 	return 0;
 }
 
+static bool has_all(const struct pump *p)
+{
+	return p->done || (p->exited && !p->s->to_end);
+}
+
 // All output comes before the exit status.
 static bool is_over(const struct pump *p)
 {
-	bool told = p->closed || p->done || (p->exited && !p->s->to_end);
+	bool told = p->closed || has_all(p);
 	return told && !sink_waiting(&p->sinks[0]) && !sink_waiting(&p->sinks[1]);
 }
 
-static int begin(struct pump *p)
+static void greet(struct pump *p)
 {
-	p->sock = cell_connect(p->s->socket, p->e);
-	if (p->sock < 0 && (p->e->sys == ENOENT || p->e->sys == ECONNREFUSED))
-		err_set(p->e, ERR_UNAVAILABLE, "the cell ended before skep could attach to it");
-	if (p->sock < 0)
-		return -1;
 	put_hello(p);
 	put_credit(p, 1);
 	put_credit(p, 2);
 	flush_out(p);
+}
+
+// While there is no line, a terminal is as it was and a signal ends us as it would end any program. One line says so.
+static int wait_for_line(struct pump *p)
+{
+	static const int ours[] = {SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGTSTP};
+	sigset_t set, was;
+	auto_buf struct buf b = BUF_INIT(256);
+	sigemptyset(&set);
+	for (size_t i = 0; i < countof(ours); i++)
+		sigaddset(&set, ours[i]);
+	term_restore();
+	buf_fmt(&b, "skep: connection lost, trying again%s%s\n", p->s->exec ? ". The command goes on: skep attach " : "", p->s->exec ? p->s->exec : "");
+	if (isatty(STDERR_FILENO) && !p->line.until_ms)
+		out_stderr(&b);
+	sigprocmask(SIG_UNBLOCK, &set, &was);
+	int fd = line_again(&p->line, p->e);
+	sigprocmask(SIG_SETMASK, &was, NULL);
+	return fd;
+}
+
+// The line broke before everything was said.
+static int come_back(struct pump *p)
+{
+	close_fd(&p->sock);
+	p->sock = wait_for_line(p);
+	if (p->sock < 0 && p->exited) {
+		p->done = true; // what is missing is only what changed
+		return 0;
+	}
+	if (p->sock < 0)
+		return refuse(p);
+	buf_clear(&p->in);
+	buf_clear(&p->out);
+	ask_done(&p->ask); // refused, since nobody was there
+	p->out_at = p->in_credit = 0;
+	p->came_back = true;
+	p->closed = p->mute = false;
+	p->repeat = true;
+	greet(p);
+	take_terminal(p);
+	return 0;
+}
+
+static int begin(struct pump *p)
+{
+	p->sock = line_open(&p->line, p->s->socket, p->s->ticket, p->s->exec, p->e);
+	if (p->sock < 0 && (p->e->sys == ENOENT || p->e->sys == ECONNREFUSED))
+		err_set(p->e, ERR_UNAVAILABLE, "the cell ended before skep could attach to it");
+	if (p->sock < 0)
+		return -1;
+	greet(p);
 	signal(SIGPIPE, SIG_IGN); // a reader that went away is an answer of write
 	if (open_signals(p))
 		return -1;
@@ -644,7 +764,11 @@ static int outcome(struct pump *p)
 		return 0;
 	if (p->refused)
 		return -1;
-	return p->exited ? 0 : err_set(p->e, ERR_UNAVAILABLE, "the cell died before the command ended");
+	if (p->exited)
+		return 0;
+	if (cell_is_far() && p->s->exec)
+		return err_set(p->e, ERR_UNAVAILABLE, "the connection was lost before the command ended. If it goes on: skep attach %s", p->s->exec);
+	return err_set(p->e, ERR_UNAVAILABLE, "the cell died before the command ended");
 }
 
 int pump_run(const struct pump_spec *s, struct pump_result *out, struct err *e)
@@ -668,8 +792,13 @@ int pump_run(const struct pump_spec *s, struct pump_result *out, struct err *e)
 	p.joined = s->out >= 0 && s->err >= 0 && sink_is_same(&p.sinks[0], &p.sinks[1]);
 	int rc = begin(&p);
 	while (!rc && !is_over(&p) && !turn(&p))
-		;
+		if (p.closed && !has_all(&p) && line_comes_back(&p.line) && come_back(&p))
+			break;
 	term_restore();
+	if (line_comes_back(&p.line) && p.sock >= 0) { // we do not come back any more
+		put_frame(&p, M_SEEN, 0, &(struct buf){0});
+		flush_last_words(&p);
+	}
 	if (!rc)
 		rc = outcome(&p);
 	sigprocmask(SIG_SETMASK, &p.mask_before, NULL);
@@ -678,6 +807,7 @@ int pump_run(const struct pump_spec *s, struct pump_result *out, struct err *e)
 	ask_done(&p.ask);
 	buf_done(&p.in);
 	buf_done(&p.out);
+	line_close(&p.line);
 	close_fd(&p.sock);
 	close_fd(&p.sigfd);
 	if (rc)

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Moves the bytes of one exec between a cell's socket (channel C of model/msg.h) and our descriptors, to
-// the end of the exec. skepd is not in the path and may die meanwhile.
+// the end of the exec. On this machine skepd is not in the path and may die meanwhile; from another one the line may break,
+// and is made anew (cli/line.h).
 #pragma once
 #include "model/spec.h"
 
 struct pump_spec {
 	const char *socket, *ticket;
+	const char *exec; // its id, for the way back from another machine; NULL = not known
 	int in, out, err;	     // -1 = not wanted
 	bool tty;		     // the exec has a pty: our terminal is raw, and its size is followed
 	bool forward;		     // our signals go to the exec

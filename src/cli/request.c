@@ -155,7 +155,7 @@ static int put_exec(struct jsonw *w, const struct exec_request *x, struct err *e
 		jw_kbool(w, "detach", true);
 	put_number(w, "timeout_ms", x->timeout);
 	put_caller(w);
-	auto_free char *here = x->here && !x->cwd ? getcwd(NULL, 0) : NULL;
+	auto_free char *here = x->here && !x->cwd && !home_remote() ? getcwd(NULL, 0) : NULL;
 	if (here && str_is_utf8(here, strlen(here)))
 		jw_kstr(w, "caller_cwd", here);
 	jw_close(w, '}');
@@ -182,7 +182,11 @@ int request_job(struct buf *b, char *const *argv, bool want_stdin, struct err *e
 
 char *request_path(const char *label, const char *path, struct err *e)
 {
-	char *real = realpath(path, NULL);
+	if (home_remote() && *path != '/') {
+		err_set(e, ERR_INVALID, "%s%.200s: a directory of the machine of SKEP_HOST is named by its whole path", label, path);
+		return NULL;
+	}
+	char *real = home_remote() ? xstrdup(path) : realpath(path, NULL);
 	if (real)
 		return real;
 	bool absent = errno == ENOENT || errno == ENOTDIR;

@@ -80,7 +80,7 @@ int request_create(struct buf *b, const struct create_opts *o, const struct exec
 		   struct err *e) MUST_USE;
 int request_exec(struct buf *b, const struct exec_request *x, struct err *e) MUST_USE;
 int request_job(struct buf *b, char *const *argv, bool want_stdin, struct err *e) MUST_USE;
-// realpath; a path that does not exist is NOT_FOUND, told as label and path. Owned.
+// realpath; a path that does not exist is NOT_FOUND, told as label and path. With the SKEP_HOST of another machine: as it is, absolute. Owned.
 char *request_path(const char *label, const char *path, struct err *e) MUST_USE;
 // Base64 in quotes, for arguments that are not UTF-8.
 void request_base64(struct buf *b, const char *p, size_t n);

@@ -5,6 +5,7 @@
 #include "base/jsonw.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "cli/home.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -21,7 +22,7 @@ void review_place_done(struct review_place *p)
 // A path as typed here, as one below the workspace.
 static char *path_inside(const char *repo, const char *word, struct err *e)
 {
-	auto_free char *cwd = getcwd(NULL, 0), *full = NULL;
+	auto_free char *cwd = home_remote() ? NULL : getcwd(NULL, 0), *full = NULL;
 	size_t n = strlen(repo);
 	if (*word == '/')
 		full = xstrdup(word);

@@ -11,6 +11,7 @@ int session_run(const struct call *c, const json_t *attach, struct pump_spec spe
 	*out = (struct pump_result){0};
 	spec.socket = json_str(attach, "socket");
 	spec.ticket = json_str(attach, "ticket");
+	spec.exec = json_str(attach, "exec");
 	spec.hits = true;
 	if (*spec.socket != '/') {
 		err_set(&e, ERR_BUG, "skepd named no socket to attach to");

@@ -4,9 +4,11 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/api.h"
+#include "cli/cell.h"
 #include "cli/home.h"
 #include "cli/out.h"
 #include "cli/ssh_config.h"
+#include "cli/ssh_far.h"
 #include "cli/verbs.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -70,6 +72,8 @@ static int serve(const char *host, struct err *e)
 	auto_json json_t *box = find(&a, id, e);
 	if (!box || wake(&a, box, e))
 		return -1;
+	if (cell_is_far())
+		return ssh_far_serve(&a, dir, json_str(box, "id"), e);
 	api_close(&a);
 	return become_server(dir, box, e);
 }
@@ -92,9 +96,10 @@ static int print_config(char **ids, struct err *e)
 		auto_json json_t *box = find(&a, *ids, e);
 		if (!box)
 			return -1;
-		buf_fmt(&hosts, "%sskep-%s", hosts.n ? " " : "", name_of(box));
+		auto_free char *host = ssh_host_of(name_of(box));
+		buf_fmt(&hosts, "%s%s", hosts.n ? " " : "", host);
 	}
-	if (ssh_config_print(&out, dir, hosts.n ? buf_cstr(&hosts) : SSH_HOSTS, e))
+	if (ssh_config_print(&out, dir, hosts.n ? buf_cstr(&hosts) : NULL, e))
 		return -1;
 	return out_flush(&out) ? err_set(e, ERR_SYSTEM, "stdout is gone") : 0;
 }
@@ -104,7 +109,7 @@ static int print_config(char **ids, struct err *e)
 static int become_client(const struct call *c, const char *config, const json_t *box, struct err *e)
 {
 	const struct ssh_opts *o = c->opts;
-	auto_free char *host = xasprintf("skep-%s", json_str(box, "id")), *dir = xasprintf("SetEnv=SKEP_DIR=%s", json_str(box, "workspace_path"));
+	auto_free char *host = ssh_host_of(json_str(box, "id")), *dir = xasprintf("SetEnv=SKEP_DIR=%s", json_str(box, "workspace_path"));
 	char **argv = NULL;
 	strv_add(&argv, "ssh");
 	strv_add(&argv, "-F");

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/str.h"
+#include "cli/cell.h"
 #include "cli/home.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -31,16 +32,26 @@ static int make_key(const char *dir, struct err *e)
 
 char *ssh_dir(struct err *e)
 {
-	const char *host = getenv("SKEP_HOST");
-	if (host && *host) {
-		err_set(e, ERR_UNSUPPORTED, "SSH reaches sandboxes of this machine only, and SKEP_HOST is set: run skep where they are");
-		return NULL;
-	}
 	auto_free char *home = home_dir(getenv("HOME"), e);
 	if (!home)
 		return NULL;
 	auto_free char *dir = xasprintf("%s/ssh", home);
 	return make_key(dir, e) ? NULL : take(&dir);
+}
+
+// The machine of SKEP_HOST as the end of a host name: HOST.PORT. Owned; NULL = this one.
+static char *place_of(void)
+{
+	const char *host = home_remote() ? home_remote() : getenv("SKEP_HOST");
+	auto_buf struct buf b = BUF_INIT(4096);
+	for (; host && *host; host++) {
+		bool plain = (*host >= '0' && *host <= '9') || ((*host | 32) >= 'a' && (*host | 32) <= 'z') || *host == '-';
+		if (plain)
+			buf_byte(&b, *host);
+		else if (b.n && b.p[b.n - 1] != '.')
+			buf_byte(&b, '.');
+	}
+	return b.n ? buf_take(&b) : NULL;
 }
 
 static char *own_path(struct err *e)
@@ -86,13 +97,26 @@ static const char settings[] = "\n"
 			       "\tForwardAgent no\n"
 			       "\tForwardX11 no\n";
 
+// Where its daemon is; also that it is here, whatever the caller's environment says. The token is not written down: ssh hands it on with the rest of the environment.
+static int put_setting(struct buf *b, const char *name, struct err *e)
+{
+	const char *value = getenv(name) ? getenv(name) : "";
+	if (check_path(value, e))
+		return -1;
+	buf_fmt(b, " %s=", name);
+	put_path(b, '\'', value);
+	return 0;
+}
+
 int ssh_config_print(struct buf *b, const char *dir, const char *hosts, struct err *e)
 {
-	auto_free char *self = own_path(e), *home = home_dir(getenv("HOME"), e), *known = xasprintf("%s/known_hosts", dir);
+	auto_free char *self = own_path(e), *home = home_dir(getenv("HOME"), e), *known = xasprintf("%s/known_hosts", dir), *all = ssh_host_of("*");
 	if (!self || !home || check_path(self, e) || check_path(home, e))
 		return -1;
-	buf_fmt(b, "# sandboxes of skep (skep ssh --config)\nHost %s\n\tProxyCommand env SKEP_HOME=", hosts);
+	buf_fmt(b, "# sandboxes of skep (skep ssh --config)\nHost %s%s\n\tProxyCommand env SKEP_HOME=", hosts ? hosts : all, hosts || cell_is_far() ? "" : " *.skep");
 	put_path(b, '\'', home);
+	if (put_setting(b, "SKEP_HOST", e) || put_setting(b, "SKEP_CA", e))
+		return -1;
 	buf_byte(b, ' ');
 	put_path(b, '\'', self);
 	buf_str(b, " ssh --proxy '%n'\n\tUserKnownHostsFile ");
@@ -104,9 +128,9 @@ int ssh_config_print(struct buf *b, const char *dir, const char *hosts, struct e
 char *ssh_config_write(const char *dir, struct err *e)
 {
 	auto_buf struct buf b = BUF_INIT(64 << 10), was = BUF_INIT(64 << 10);
-	auto_free char *path = xasprintf("%s/config", dir);
+	auto_free char *place = place_of(), *path = xasprintf("%s/config%s%s", dir, place ? "-" : "", place ? place : "");
 	struct err ignored;
-	if (ssh_config_print(&b, dir, SSH_HOSTS, e))
+	if (ssh_config_print(&b, dir, NULL, e))
 		return NULL;
 	bool same = !fs_read(AT_FDCWD, path, &was, &ignored) && was.n == b.n && !memcmp(was.p, b.p, b.n);
 	if (!same && fs_replace(AT_FDCWD, path, b.p, b.n, 0600, e))
@@ -114,9 +138,17 @@ char *ssh_config_write(const char *dir, struct err *e)
 	return take(&path);
 }
 
+char *ssh_host_of(const char *id)
+{
+	auto_free char *place = place_of();
+	return place ? xasprintf("%s.skep.%s", id, place) : xasprintf("skep-%s", id);
+}
+
 char *ssh_host_id(const char *host)
 {
-	const char *tail = strrchr(host, '.');
+	const char *tail = strrchr(host, '.'), *far = strstr(host, ".skep.");
+	if (far)
+		return xstrndup(host, (size_t)(far - host));
 	if (str_has_prefix(host, "skep-"))
 		return xstrdup(host + strlen("skep-"));
 	return tail && !strcmp(tail, ".skep") ? xstrndup(host, (size_t)(tail - host)) : xstrdup(host);

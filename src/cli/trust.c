@@ -175,5 +175,6 @@ const struct cmd cmd_trust = {
 	.max_words = 1,
 	.tail = -1,
 	.hint = HINT_DIR,
+	.here = "what a directory may is said on its own machine, by the daemon's own user",
 	.run = trust_run,
 };

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "cli/home.h"
 #include "cli/out.h"
 #include "model/msg.h"
 #include <fcntl.h>
@@ -154,6 +155,13 @@ static int family_alone(char **argv)
 	return unknown_verb(argv[1], argv[0]);
 }
 
+static int refuse_far(const struct call *c)
+{
+	struct err e;
+	err_set(&e, ERR_UNSUPPORTED, "%s: unset SKEP_HOST", c->cmd->here);
+	return out_fail(c, &e);
+}
+
 static int call_verb(const struct cmd *cmd, char **argv)
 {
 	struct err e;
@@ -163,6 +171,8 @@ static int call_verb(const struct cmd *cmd, char **argv)
 	int status;
 	if (opt_parse(cmd, argv, values, &c, &help, &e))
 		status = out_usage(&c, &e);
+	else if (!help && cmd->here && home_remote())
+		status = refuse_far(&c);
 	else
 		status = help ? print_verb_help(cmd) : cmd->run(&c);
 	opt_values_done(cmd, values);

@@ -84,6 +84,8 @@ static void take_up(struct box *b, struct cell_up *up)
 	b->expired = false;
 	b->cell_row.pid = up->pid;
 	b->cell_row.start = up->start;
+	if (up->foreign) // it tells nothing; what was known of it stays
+		return;
 	isolation_done(&b->row.isolation);
 	b->row.isolation = up->isolation;
 	up->isolation = (struct isolation){0};
@@ -133,13 +135,14 @@ static void on_up(struct cell_watcher *w, struct cell_up *up, const struct err *
 	}
 	enum state from = b->row.state;
 	bool thaw = up->paused && t->kind == TASK_ADOPT && from == STATE_RUNNING && !paused_by_time(b);
-	b->row.state = up->paused && !thaw ? STATE_PAUSED : STATE_RUNNING;
+	b->row.state = up->foreign ? from : up->paused && !thaw ? STATE_PAUSED : STATE_RUNNING;
 	if (thaw) // it was frozen for a snapshot, by a daemon that died over it
 		b->g->backend->ops->pause(b->cell, false, (struct reply){NULL, NULL});
 	b->row.pending = -1;
 	b->row.used = clock_unix_ms();
 	free(b->row.reason);
-	b->row.reason = b->row.state == STATE_PAUSED && paused_by_time(b) ? xstrdup("expired") : NULL;
+	b->row.reason = up->foreign ? xstrdup("made by another build of skep: stop it and start it again")
+			: b->row.state == STATE_PAUSED && paused_by_time(b) ? xstrdup("expired") : NULL;
 	if (t->kind != TASK_DIAL)
 		task_answer(t, NULL);
 	record_late_flush(b);
@@ -268,7 +271,7 @@ static void settle_end(struct box *b, const struct cell_end *end)
 	if (b->maintenance)
 		box_save(b);
 	else
-		box_move(b, STATE_STOPPED, end->died ? "cell died" : strcmp(end->reason, "stopped") ? end->reason : NULL);
+		box_move(b, STATE_STOPPED, end->died && !strcmp(end->reason, "died") ? "cell died" : strcmp(end->reason, "stopped") ? end->reason : NULL);
 	if (strcmp(end->reason ? end->reason : "", "expired"))
 		lease_renew(b);
 	size_box(b);

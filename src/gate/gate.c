@@ -196,7 +196,7 @@ static int prepare(struct gate *g, struct start *s, struct err *e)
 	g->resolver = resolver_new(&g->loop, g->resolver_at, e);
 	if (!g->resolver || opened_init(g, e) || opened_secrets(g, e))
 		return -1;
-	return selfseal(e);
+	return selfseal(SEAL_WITH_PARENT, e);
 }
 
 static int serve(struct gate *g, struct start *s, struct err *e)

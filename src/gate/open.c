@@ -359,7 +359,7 @@ static void on_dialled(struct dialing *d, int fd, const struct err *why)
 		return;
 	}
 	bool any = tls_has_alpn(&o->client);
-	struct tls_offer offer = {&o->c->host, any && tls_offers(&o->client, H2), !any || tls_offers(&o->client, H1)};
+	struct tls_offer offer = {.name = &o->c->host, .h2 = any && tls_offers(&o->client, H2), .h1 = !any || tls_offers(&o->client, H1)};
 	opened_late(o, GATE_HEAD_MS, true);
 	if (tls_connect(&o->server, &all_of(o)->ctx, &o->g->loop, fd, offer, &e))
 		fail(o, REFUSE_REACH);

@@ -47,14 +47,15 @@ static int drop_capabilities(struct err *e)
 }
 
 // Rootless without subordinate ids there is nobody to become: 0 is the caller, and stays it without any capability.
-static int become_nobody(struct err *e)
+static int become_nobody(enum seal_end end, struct err *e)
 {
 	if (geteuid() == 0 && (setgroups(0, NULL) || setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY)) &&
 	    errno != EPERM && errno != EINVAL)
 		return err_sys(e, "give up root");
 	if (drop_capabilities(e))
 		return -1;
-	return prctl(PR_SET_PDEATHSIG, SIGKILL) ? err_sys(e, "end with the supervisor") : 0; // a change of ids clears it
+	bool bound = end == SEAL_WITH_PARENT;
+	return bound && prctl(PR_SET_PDEATHSIG, SIGKILL) ? err_sys(e, "end with the supervisor") : 0; // a change of ids clears it
 }
 
 // --- Landlock: every right is handled and none is given ---
@@ -260,9 +261,9 @@ static int filter(struct err *e)
 	return 0;
 }
 
-int selfseal(struct err *e)
+int selfseal(enum seal_end end, struct err *e)
 {
-	if (limits(e) || become_nobody(e))
+	if (limits(e) || become_nobody(end, e))
 		return -1;
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0))
 		return err_sys(e, "close the process to others");

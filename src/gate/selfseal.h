@@ -4,5 +4,10 @@
 #pragma once
 #include "base/err.h"
 
+enum seal_end {
+	SEAL_WITH_PARENT, // killed when it ends
+	SEAL_ALONE,	  // its sockets end it
+};
+
 // Everything the process will need must be open. All or an error; after an error the process must end.
-int selfseal(struct err *e) MUST_USE;
+int selfseal(enum seal_end end, struct err *e) MUST_USE;

@@ -75,6 +75,7 @@ int tls_plain(struct tls *t, struct loop *l, int fd, struct str first, struct er
 int tls_accept(struct tls *t, struct tls_ctx *c, struct loop *l, int fd, struct str first, struct err *e) MUST_USE;
 struct tls_offer {
 	const struct host_name *name; // sent as SNI, checked against the certificate
+	const char *address;	      // instead of a name: an address that the certificate must be for
 	bool h2, h1;		      // offered by ALPN
 };
 int tls_connect(struct tls *t, struct tls_ctx *c, struct loop *l, int fd, struct tls_offer offer,

@@ -147,8 +147,9 @@ int tls_connect(struct tls *t, struct tls_ctx *c, struct loop *l, int fd, struct
 	SSL_set_hostflags(t->ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT);
 	const uint8_t *alpn = offer.h2 ? both : both + 3;
 	unsigned n = (offer.h2 ? 3u : 0u) + (offer.h1 ? 9u : 0u);
-	if (SSL_set1_host(t->ssl, offer.name->s) != 1 || SSL_set_tlsext_host_name(t->ssl, offer.name->s) != 1 ||
-	    SSL_set_alpn_protos(t->ssl, alpn, n)) {
+	bool named = offer.address ? X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(t->ssl), offer.address) == 1
+				   : SSL_set1_host(t->ssl, offer.name->s) == 1 && SSL_set_tlsext_host_name(t->ssl, offer.name->s) == 1;
+	if (!named || SSL_set_alpn_protos(t->ssl, alpn, n)) {
 		SSL_free(t->ssl);
 		t->ssl = NULL;
 		close_fd(&fd);

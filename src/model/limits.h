@@ -42,6 +42,7 @@ struct limits {
 #define LIMIT_STOP_GRACE_MS 2000	// from SIGTERM to SIGKILL
 #define LIMIT_TICKETS 16 // of one exec, not used yet
 #define LIMIT_TICKET_MS 10000		// a ticket not used by then is void
+#define LIMIT_AWAY_MS 1200000		// a client whose line broke is waited for no longer, whatever it asked for
 #define LIMIT_PENDING_OP_MS 10000	// a second changing operation waits this long, then CONFLICT
 #define LIMIT_PROC_ARGV 4096		// bytes of a process's argv kept in the journal
 

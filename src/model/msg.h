@@ -4,6 +4,7 @@
 //   N  skepd <-> nursery            K  skepd <-> skep-cell (control)
 //   C  local client <-> skep-cell   I  skep-cell <-> init
 //   G  skep-cell <-> skep-gate      S  skep-sudo <-> init, inside
+//   A  skep <-> skep-ssh, for a sandbox of another machine
 //
 // A channel to a cell's socket (K, C) starts with HELLO from the connecting side; the slot socket that the
 // nursery hands to skepd becomes K with M_SPEC. A request carries an id (frame.id) that its answer repeats.
@@ -12,7 +13,8 @@
 // send up to the absolute offset the receiver last granted with M_CREDIT.
 #pragma once
 
-#define PROTO_VERSION 1
+// Of K, C, N and G alike. Who greets in another version is refused with both numbers, and nothing else of the greeting is read.
+#define PROTO_VERSION 2
 #define STDIN_APPEND (~0ull) // offset of bytes of stdin that go behind whatever came, also from other clients
 
 enum msg_type {
@@ -21,7 +23,8 @@ enum msg_type {
 	// any channel
 	M_ERR,	// u32 err_kind, u32 errno, str message
 	M_OK,	// answer without content
-	M_HELLO, // C, K: u32 version, u8 role, str key (K) or ticket (C; of an exec, or with ROLE_DIAL of M_DIALS), u64 stdout offset, u64 stderr offset (C)
+	M_HELLO, // C, K: u32 version, u8 role, str key (K) or ticket (C; of an exec, or with ROLE_DIAL of M_DIALS), u64 stdout offset, u64 stderr offset (C),
+		 // then nothing, or for a client that comes back when its line breaks: str line (a key of its own making), u64 ms to wait for it. Who comes back has no ticket, but the line
 
 	// N: skepd -> nursery
 	M_NURSERY, // first: u32 version, str SKEP_HOME, str caller's HOME, strv tool roots, strv hidden paths below them
@@ -55,8 +58,8 @@ enum msg_type {
 	M_PENDING, // u32 changed paths, some time after an exec ended
 
 	// C and I: streams of one exec (C: the ticket's exec, frame.id 0; I: frame.id = exec number)
-	M_DATA,	   // stream in the header; C: u64 offset (of stdin also STDIN_APPEND) then bytes; I: bytes
-	M_CREDIT,  // stream in the header; u64 absolute offset that may be reached; to C also u64 bytes of stdin received so far
+	M_DATA,	   // stream in the header; C: u64 offset (of stdin also STDIN_APPEND; of who has a line: among its own bytes) then bytes; I: bytes
+	M_CREDIT,  // stream in the header; u64 absolute offset that may be reached; to C also u64 bytes of stdin received so far, and to who has a line u64 how many of them were its own
 	M_EOF,	   // inwards, stream in the header; 1 or 2: nobody reads it any more
 	M_GAP,	   // C, stream in the header: u64 from, u64 to: bytes not kept
 	M_WINSIZE, // u32 rows, u32 cols
@@ -119,6 +122,11 @@ enum msg_type {
 	// I: skep-cell -> init
 	M_TURN,	   // what was built ahead is used now: u8 the first exec's end is the cell's, u8 it shall outlive its mold (-> M_TURN: it does),
 		   // u8 with that end it stays, doing nothing, until the channel ends
+	// A: skep-ssh -> skep, which asks the skepd of SKEP_HOST. M_DIAL and its answers as above
+	M_POST,	   // stream 0: an exec, 1: a job; JSON -> M_OK JSON | M_ERR
+	M_LINE,	   // -> M_OK + fd: channel C | M_ERR
+	// C: client -> cell
+	M_SEEN,	   // of who has a line: stream 1 or 2: u64 offset: what is before it has come. 0: the client goes and does not come back
 };
 
 // GATE_WIDE4 and 6 listen only while the policy has ranges that allow: whoever has the policy knows.

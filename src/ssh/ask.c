@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "http/client.h"
 #include "model/limits.h"
+#include "model/msg.h"
 #include "ssh/ssh_int.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -41,8 +42,17 @@ static int refused(const struct http_reply *r, const json_t *answer, struct err 
 	return err_set(e, err_kind_parse(json_str(o, "kind")), "%s", json_str(o, "message"));
 }
 
+static int take_ticket(const json_t *answer, struct ask_ticket *out, struct err *e)
+{
+	const json_t *attach = json_object_get(answer, "attach") ? json_object_get(answer, "attach") : answer;
+	if (*json_str(attach, "socket") != '/')
+		return err_set(e, ERR_BUG, "skepd named no socket");
+	*out = (struct ask_ticket){xstrdup(json_str(attach, "socket")), xstrdup(json_str(attach, "ticket"))};
+	return 0;
+}
+
 // A connection for each request: skepd may have been started anew since the last one.
-static int post(struct server *s, const char *what, struct buf *body, struct ask_ticket *out, struct err *e)
+static int post_here(struct server *s, const char *what, struct buf *body, struct ask_ticket *out, struct err *e)
 {
 	auto_buf struct buf path = BUF_INIT(4096);
 	auto_http_reply struct http_reply r = {0};
@@ -50,8 +60,6 @@ static int post(struct server *s, const char *what, struct buf *body, struct ask
 	buf_str(&path, "/v1/sandboxes/");
 	http_encode(&path, s->args->sandbox);
 	buf_fmt(&path, "/%s", what);
-	if (body->overflow)
-		return err_set(e, ERR_LIMIT, "the command is too long");
 	int fd = ask_connect(s->args->socket, e);
 	if (fd < 0)
 		return err_set(e, ERR_UNAVAILABLE, "skepd does not answer (any skep command starts it again)");
@@ -64,11 +72,50 @@ static int post(struct server *s, const char *what, struct buf *body, struct ask
 	auto_json json_t *answer = json_read(r.body.n ? r.body.p : "", r.body.n, e);
 	if (!answer || r.head.status >= 300)
 		return refused(&r, answer, e);
-	const json_t *attach = json_object_get(answer, "attach") ? json_object_get(answer, "attach") : answer;
-	if (*json_str(attach, "socket") != '/')
-		return err_set(e, ERR_BUG, "skepd named no socket");
-	*out = (struct ask_ticket){xstrdup(json_str(attach, "socket")), xstrdup(json_str(attach, "ticket"))};
-	return 0;
+	return take_ticket(answer, out, e);
+}
+
+// --- of another machine: skep asks, with its token, and for this sandbox alone ---
+
+bool ask_is_far(const struct server *s)
+{
+	return s->args->asks >= 0;
+}
+
+static int answer_of(struct server *s, struct frame *f, struct err *e)
+{
+	if (chan_recv(&s->dials, f, e)) {
+		chan_close(&s->dials);
+		return err_set(e, ERR_UNAVAILABLE, "skep, which asks for this connection, has ended");
+	}
+	if (f->type == M_OK)
+		return 0;
+	struct wire w = {.p = f->p, .n = f->n};
+	uint32_t kind = wire_get_u32(&w);
+	(void)wire_get_u32(&w);
+	auto_free char *msg = wire_get_str(&w);
+	return err_set(e, kind && kind < ERR_KINDS ? (enum err_kind)kind : ERR_SYSTEM, "%s", msg ? msg : "skep refused");
+}
+
+static int post_far(struct server *s, bool job, const struct buf *body, struct ask_ticket *out, struct err *e)
+{
+	struct frame f;
+	chan_send(&s->dials, M_POST, job, 0, body->p, body->n);
+	if (answer_of(s, &f, e))
+		return -1;
+	auto_json json_t *answer = json_read((const char *)f.p, f.n, e);
+	return answer ? take_ticket(answer, out, e) : -1;
+}
+
+int ask_attach(struct server *s, const struct ask_ticket *t, struct err *e)
+{
+	struct frame f;
+	if (!ask_is_far(s))
+		return ask_connect(t->socket, e);
+	chan_send(&s->dials, M_LINE, 0, 0, NULL, 0);
+	if (answer_of(s, &f, e))
+		return -1;
+	return f.fd >= 0 ? take_fd(&f.fd) : err_set(e, ERR_BUG, "skep gave no connection");
 }
 
 static void put_argv(struct jsonw *w, char *const *argv)
@@ -122,12 +169,14 @@ int ask_exec(struct server *s, const struct ask_exec *x, struct ask_ticket *out,
 	else
 		put_command(&w, x);
 	jw_close(&w, '}');
-	return post(s, x->job ? "jobs" : "execs", &body, out, e);
+	if (body.overflow)
+		return err_set(e, ERR_LIMIT, "the command is too long");
+	return ask_is_far(s) ? post_far(s, x->job, &body, out, e) : post_here(s, x->job ? "jobs" : "execs", &body, out, e);
 }
 
 int ask_dial(struct server *s, struct ask_ticket *out, struct err *e)
 {
 	auto_buf struct buf body = BUF_INIT(8);
 	buf_str(&body, "{}");
-	return post(s, "dial", &body, out, e);
+	return post_here(s, "dial", &body, out, e);
 }

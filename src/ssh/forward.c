@@ -37,6 +37,8 @@ static int open_dials(struct server *s, struct err *e)
 	auto_buf struct buf hello = BUF_INIT(4096);
 	if (chan_is_open(&s->dials))
 		return 0;
+	if (ask_is_far(s))
+		return err_set(e, ERR_UNAVAILABLE, "skep, which asks for this connection, has ended");
 	if (ask_dial(s, &t, e))
 		return -1;
 	int fd = ask_connect(t.socket, e);

@@ -41,7 +41,7 @@ static int landlock(struct err *e)
 #define CALL(nr) \
 	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)(nr), 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)
 
-static int filter(struct err *e)
+static int filter(enum seal_reach reach, struct err *e)
 {
 	static struct sock_filter f[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
@@ -74,16 +74,25 @@ static int filter(struct err *e)
 		CALL(SYS_listen),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
-	struct sock_fprog prog = {.len = countof(f), .filter = f};
+	static struct sock_filter no_sockets[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		CALL(SYS_socket),
+		CALL(SYS_connect),
+		CALL(SYS_bind),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog prog = {.len = countof(f), .filter = f}, more = {.len = countof(no_sockets), .filter = no_sockets};
+	if (reach == SEAL_NOTHING && syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &more)) // beside the other, which looks at the architecture
+		return err_sys(e, "enter the system call filter");
 	return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) ? err_sys(e, "enter the system call filter") : 0;
 }
 
-int seal_self(struct err *e)
+int seal_self(enum seal_reach reach, struct err *e)
 {
 	static const struct rlimit none = {0, 0};
 	if (setrlimit(RLIMIT_CORE, &none))
 		return err_sys(e, "forbid cores");
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0))
 		return err_sys(e, "close the process to others");
-	return landlock(e) || filter(e) ? -1 : 0;
+	return landlock(e) || filter(reach, e) ? -1 : 0;
 }

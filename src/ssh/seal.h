@@ -2,5 +2,10 @@
 #pragma once
 #include "base/err.h"
 
-// From here on the process can start no program, open no file and be looked at by nobody; sockets at a path stay reachable.
-int seal_self(struct err *e) MUST_USE;
+enum seal_reach {
+	SEAL_SOCKETS, // at a path stay reachable
+	SEAL_NOTHING, // no connection can be made
+};
+
+// From here on the process can start no program, open no file and be looked at by nobody.
+int seal_self(enum seal_reach reach, struct err *e) MUST_USE;

@@ -240,7 +240,7 @@ static int begin(struct server *s, struct err *e)
 	if (sig < 0 || loop_add(&s->loop, &s->signals, sig, LOOP_IN, e))
 		return -1;
 	timer_set(&s->loop, &s->patience, LOGIN_MS);
-	if (seal_self(e))
+	if (seal_self(ask_is_far(s) ? SEAL_NOTHING : SEAL_SOCKETS, e))
 		return -1;
 	if (shake_hands(s)) // sends our banner
 		return err_set(e, ERR_SYSTEM, "libssh: %s", ssh_get_error(s->session));
@@ -266,6 +266,10 @@ int server_run(const struct server_args *a, struct err *e)
 	if (check_stdio(e) || loop_init(&s.loop, e))
 		return -1;
 	signal(SIGPIPE, SIG_IGN);
+	if (ask_is_far(&s)) {
+		fcntl(a->asks, F_SETFD, FD_CLOEXEC);
+		chan_init(&s.dials, a->asks);
+	}
 	if (begin(&s, e))
 		return -1; // the pipes stay open: the client goes when they end, and should see the reason before
 	int rc = loop_run(&s.loop, e);

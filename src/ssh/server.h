@@ -8,6 +8,7 @@ struct server_args {
 	const char *socket;  // skepd's
 	const char *sandbox; // its id
 	const char *keys;    // directory of key.h
+	int asks;	     // -1; or channel A of model/msg.h: the sandbox is on another machine, and socket and sandbox do not count
 };
 
 // Serves to the end of the connection. -1: it never came to be; the process is to end.

@@ -257,7 +257,7 @@ static void greet_cell(struct session *x, const char *ticket)
 
 static int attach(struct session *x, const struct ask_ticket *t, struct err *e)
 {
-	int fd = ask_connect(t->socket, e);
+	int fd = ask_attach(x->c.s, t, e);
 	if (fd < 0)
 		return err_set(e, ERR_UNAVAILABLE, "the sandbox ended before its command could be reached");
 	chan_init(&x->cell, fd);

@@ -44,7 +44,7 @@ struct server {
 	struct timer patience; // for the login, then for the last bytes
 	bool keyed, greeted, over;
 	char *user; // "" = the sandbox's own
-	struct chan dials; // to the cell, for forward.c; fd -1 until it is needed
+	struct chan dials; // to the cell, for forward.c; fd -1 until it is needed. Of another machine: to skep, for every question
 	struct lane *lanes;
 	unsigned n_lanes;
 };
@@ -100,4 +100,6 @@ void ask_ticket_done(struct ask_ticket *t);
 // A few milliseconds, unless the sandbox itself must be waited for: then the whole connection, which is to this sandbox alone, waits.
 int ask_exec(struct server *s, const struct ask_exec *x, struct ask_ticket *out, struct err *e) MUST_USE;
 int ask_dial(struct server *s, struct ask_ticket *out, struct err *e) MUST_USE;
+bool ask_is_far(const struct server *s);
+int ask_attach(struct server *s, const struct ask_ticket *t, struct err *e) MUST_USE; // the cell's channel
 int ask_connect(const char *path, struct err *e) MUST_USE; // a socket at an absolute path of any length

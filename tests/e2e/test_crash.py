@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Crash-only: kill -9 of any of our processes, at any time, loses nothing that it should not."""
+import contextlib
 import os
 import signal
+import socket
+import struct
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -272,3 +277,65 @@ def test_stale_run_directory_of_another_boot(home, skep):
             with open(f"{home.skep_home}/run/{n}", "w", encoding="ascii") as f:
                 f.write("00000000-0000-0000-0000-000000000000\n")
     assert skep("exec", box, "--", "cat", "f").ok().line == "1"
+
+
+# A cell of an older build, as far as a skepd can see it: whoever greets is told which version it speaks.
+OLDER = """
+import socket, struct, sys
+s = socket.socket(socket.AF_UNIX)
+s.bind(sys.argv[1])
+s.listen()
+msg = b"this cell speaks protocol version 1"
+body = struct.pack("<II", 8, 0) + struct.pack("<I", len(msg)) + msg
+print("up", flush=True)
+held = []
+while True:
+    c, _ = s.accept()
+    c.recv(65536)
+    c.sendall(struct.pack("<IBBBBI", len(body), 1, 0, 0, 0, 0) + body)
+    held.append(c)
+"""
+
+
+def test_a_cell_of_another_build_is_named_and_can_be_stopped(home, skep):
+    """A new skepd finds it: nothing of it is misread, everything but stop is refused in plain words, and stop ends it."""
+    box = home.new("--empty", "--name", "old")
+    real = home.cell_pid(box)
+    home.kill_skepd()
+    sock = f"{home.skep_home}/run/cells/{box}.sock"
+    os.rename(sock, f"{sock}.real")
+    p = subprocess.Popen([sys.executable, "-c", OLDER, sock], stdout=subprocess.PIPE, env={**home.env})
+    assert p.stdout.readline() == b"up\n"
+    wait_for(lambda: "another build" in (home.show(box)["reason"] or ""), why="a new skepd to have found it")
+    assert home.show(box)["state"] == "running"
+    skep("exec", "old", "--", "true").fails(125, "another build", "stop", "version 1")
+    skep("pause", "old").fails(9, "another build")
+    assert p.poll() is None
+    os.kill(real, signal.SIGKILL)  # the one that the older one stands for
+    skep("stop", "old").ok()
+    assert p.wait(10) == -signal.SIGKILL
+    p.stdout.close()
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(f"{sock}.real")
+    assert home.show(box)["state"] == "stopped"
+    assert skep("exec", "old", "--", "echo", "again").ok().line == "again"
+    skep("rm", "--force", "old").ok()
+
+
+def test_a_greeting_of_another_version_is_refused(home, skep):
+    """From either side: the cell names both versions and reads nothing else of it."""
+    box = home.new("--empty")
+    skep("exec", box, "--", "true").ok()
+    for version in (1, 3, 4000000000):
+        s = socket.socket(socket.AF_UNIX)
+        at = os.open(f"{home.skep_home}/run/cells", os.O_PATH | os.O_DIRECTORY)
+        s.connect(f"/proc/self/fd/{at}/{box}.sock")
+        os.close(at)
+        body = struct.pack("<I", version) + b"\xff" * 30
+        s.sendall(struct.pack("<IBBBBI", len(body), 3, 0, 0, 0, 0) + body)
+        s.settimeout(10)
+        said = s.recv(4096)
+        assert said[4] == 1 and b"protocol version 2" in said and str(version).encode() in said
+        assert (b"older" if version > 2 else b"newer") in said
+        s.close()
+    assert skep("exec", box, "--", "echo", "well").ok().line == "well"

@@ -389,7 +389,8 @@ def test_command_line_from_elsewhere(home):
         home.skep("rm", "far", env=there).ok()
         assert not os.path.exists(f"{home.top}/none")
     home.skep("ps", env={**there, "SKEP_HOST": f"http://127.0.0.1:{port}"}).fails(8, "skep serve")
-    home.skep("ps", env={**there, "SKEP_HOST": "https://x"}).fails(9, "http://")
+    home.skep("ps", env={**there, "SKEP_HOST": "http://127.0.0.1:70000"}).fails(2, "port")
+    home.skep("ps", env={**there, "SKEP_HOST": "http://"}).fails(2, "https://HOST")
     home.skep("ps", env={**there, "SKEP_HOST": "gopher://x"}).fails(9, "http://")
     home.skep("serve", env=there).fails(9, "SKEP_HOST")
 
