@@ -140,7 +140,7 @@ def test_an_address_in_a_certificate(home, far, tmp_path):
         assert "far" in home.skep("ps", env=far.env(relay.port, name="127.0.0.1")).ok().out
 
 
-@pytest.mark.skipif(not IS_ROOT, reason="only root has an identity to give up")
+@pytest.mark.root  # only root has an identity to give up
 def test_the_process_that_speaks_tls_is_nobody(home, far):
     with Relay(far.port, tls=far.ca.context("localhost")) as relay:
         p = home.popen("exec", "far", "--", "sh", "-c", "echo up; exec sleep 6224", env=far.env(relay.port))

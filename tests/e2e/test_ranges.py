@@ -1,81 +1,84 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules for addresses: what is dialled as it is, by whom it is refused, and that nothing else opens with it."""
-import socket
-
 import pytest
 
-from net_kit import Canary, Cell, HttpCanary, Lab, Resolver, certificate, user_config
+from net_kit import Canary, Cell, HttpCanary, Lab, certificate, user_config
 
 CLOSED = {"ECONNREFUSED", "ECONNRESET", "ENETUNREACH", "EHOSTUNREACH", "EPIPE"}
 
 
-def own_address():
-    """What other machines would call this one: an address that is no loopback and answers here."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-        try:
-            s.connect(("192.0.2.1", 9))  # asks for the way only
-            return s.getsockname()[0]
-        except OSError:
-            pytest.skip("this machine has no address but loopback")
+@pytest.fixture
+def lab(home):
+    """A network of our own: skep's end of it has addresses that are no loopback."""
+    lab = Lab()
+    lab.enter(home)
+    user_config(home, "")
+    yield lab
+    home.stop_all()
+    lab.leave()
+    lab.close()
 
 
-@pytest.fixture(scope="module")
-def http():
-    c = HttpCanary(own_address())
-    yield c
-    c.close()
+@pytest.fixture
+def own(lab):
+    """make() at skep's end."""
+    made = []
+    yield lambda make: made.append(lab.inside(lab.holders[0], make)) or made[-1]
+    for c in made:
+        c.close()
 
 
-def test_an_address_that_a_rule_names(home, http, tmp_path):
+OWN = "11.22.33.1"
+
+
+@pytest.mark.root
+def test_an_address_that_a_rule_names(home, own, tmp_path):
     """Plain TCP, HTTP and TLS to it; nothing else beside it; taken back while it is open."""
-    a, port = http.address, http.port
-    other = HttpCanary(a)
     context, _ = certificate(tmp_path, "canary.test")
-    tls = Canary(a, tls=context, answer=b"page")
-    echo = Canary(a)
+    http, other, echo = own(lambda: HttpCanary(OWN)), own(lambda: HttpCanary(OWN)), own(lambda: Canary(OWN))
+    tls = own(lambda: Canary(OWN, tls=context, answer=b"page"))
+    a, port = http.address, http.port
     cell = Cell(home, "--allow", f"{a}:{port}", "--allow", f"{a}:{tls.port}", "--allow", f"{a}:{echo.port}", "--allow", "name.test")
-    try:
-        assert "canary" in cell.tries(f"say(get({a!r}, {port}))")
-        assert http.names[-1] == ("GET / HTTP/1.1", [f"{a}:{port}"])
-        e = cell.event("net.request", name=a, port=port)
-        assert (e["verdict"], e["rule"], e["address"]) == ("allow", f"{a}:{port}", a)
-        assert cell.tries(f"say(tcp({a!r}, {echo.port}, b'\\1hello', more=False))") == "\1hello"
-        # TLS that names a server could be for anybody with that address.
-        assert cell.tries(f"say(tls({a!r}, {tls.port}))") == "page"
-        assert cell.tries(f"say(tls({a!r}, {tls.port}, sni='evil.test'))") != "page"
-        assert "names a server" in cell.event("denied", what="sni")["why"]
-        # So could a request for another host.
-        got = cell.tries(f"say([get({a!r}, {port}, name='evil.test'), get({a!r}, {port}, name='127.0.0.1')])")
-        assert all(x.startswith("HTTP/1.1 400") for x in got), got
-        seen = other.count
-        assert cell.tries(f"say(tcp({a!r}, {other.port}, b'x'))") in CLOSED and other.count == seen
-        assert cell.event("denied", what="connect", name=a, port=other.port)["why"] == "no rule allows it"
-        assert set(cell.tries("say([tcp(x, 443, b'x') for x in ('8.8.8.8', '169.254.169.254', '2600::1', 'fd00:ec2::254')])")) <= CLOSED
-        assert set(cell.tries(f"say([udp({a!r}, {port})])")) <= CLOSED
-        p, said = cell.starts(f"""
+    assert "canary" in cell.tries(f"say(get({a!r}, {port}))")
+    assert http.names[-1] == ("GET / HTTP/1.1", [f"{a}:{port}"])
+    e = cell.event("net.request", name=a, port=port)
+    assert (e["verdict"], e["rule"], e["address"]) == ("allow", f"{a}:{port}", a)
+    assert cell.tries(f"say(tcp({a!r}, {echo.port}, b'\\1hello', more=False))") == "\1hello"
+    # TLS that names a server could be for anybody with that address.
+    assert cell.tries(f"say(tls({a!r}, {tls.port}))") == "page"
+    assert cell.tries(f"say(tls({a!r}, {tls.port}, sni='evil.test'))") != "page"
+    assert "names a server" in cell.event("denied", what="sni")["why"]
+    # So could a request for another host.
+    got = cell.tries(f"say([get({a!r}, {port}, name='evil.test'), get({a!r}, {port}, name='127.0.0.1')])")
+    assert all(x.startswith("HTTP/1.1 400") for x in got), got
+    seen = other.count
+    assert cell.tries(f"say(tcp({a!r}, {other.port}, b'x'))") in CLOSED and other.count == seen
+    assert cell.event("denied", what="connect", name=a, port=other.port)["why"] == "no rule allows it"
+    assert set(cell.tries("say([tcp(x, 443, b'x') for x in ('8.8.8.8', '169.254.169.254', '2600::1', 'fd00:ec2::254')])")) <= CLOSED
+    assert set(cell.tries(f"say([udp({a!r}, {port})])")) <= CLOSED
+    p, said = cell.starts(f"""
 with socket.create_connection(({a!r}, {echo.port})) as s:
     s.sendall(b"\\1"); say(s.recv(1).decode())
     try: say(s.recv(1).decode())
     except OSError as e: say(name_of(e))""")
-        assert said() == "\1"
-        cell.set("--remove", f"{a}:{echo.port}")
-        assert said() == "ECONNRESET"
-        p.wait()
-        # Without any range the kernel refuses, as before there was one.
-        cell.set("--remove", f"{a}:{port}", "--remove", f"{a}:{tls.port}")
-        assert cell.tries(f"say(tcp({a!r}, {port}, b'x'))") == "ECONNREFUSED"
-        assert cell.event("denied", what="net", address=a, port=port)
-        cell.set("--allow", f"{a}:*")
-        assert "canary" in cell.tries(f"say(get({a!r}, {other.port}))")
-    finally:
-        for c in (other, tls, echo):
-            c.close()
+    assert said() == "\1"
+    cell.set("--remove", f"{a}:{echo.port}")
+    assert said() == "ECONNRESET"
+    p.wait()
+    # Without any range the kernel refuses, as before there was one.
+    cell.set("--remove", f"{a}:{port}", "--remove", f"{a}:{tls.port}")
+    assert cell.tries(f"say(tcp({a!r}, {port}, b'x'))") == "ECONNREFUSED"
+    assert cell.event("denied", what="net", address=a, port=port)
+    cell.set("--allow", f"{a}:*")
+    assert "canary" in cell.tries(f"say(get({a!r}, {other.port}))")
 
 
-def test_ranges_beside_names(home, http):
+@pytest.mark.root
+def test_ranges_beside_names(home, lab, own):
     """A range does not name this machine; one that denies also holds for what a name has, and for a pinned address."""
+    http = own(lambda: HttpCanary(OWN))
     a, port = http.address, http.port
-    resolver = Resolver({"own.test": [a]})
+    resolver = lab.resolver({"own.test": [a]})
     user_config(home, f"resolver: {resolver.at}\n")
     net = a.rsplit(".", 1)[0] + ".0/24"
     cell = Cell(home, "--allow", f"{net}:*", "--allow", f"own.test:{port}", "--allow", f"pinned.test:{port}={a}", "--allow", "0.0.0.0/0:*", "--allow", "[::/0]:*")
@@ -119,26 +122,18 @@ def test_what_is_said_of_addresses(home):
 
 
 @pytest.mark.root
-def test_in_a_network_where_all_of_it_answers(home):
+def test_in_a_network_where_all_of_it_answers(home, lab):
     """Everything is allowed, and it is only what is everybody's; IPv4 and IPv6."""
-    lab = Lab()
-    try:
-        ports = {a: c.port for a, c in lab.canaries.items()}
-        lab.enter(home)
-        user_config(home, "")
-        cell = Cell(home, "--allow", "0.0.0.0/0:*", "--allow", "[::/0]:*")
-        literal = lambda a: f"[{a}]" if ":" in a else a
-        reach = lambda: {a for (a, _), x in zip(ports.items(), cell.tries(f"say([get(a, p, name=n, wait=3) for a, p, n in {[(a, p, literal(a)) for a, p in ports.items()]!r}])")) if "canary" in x}
-        assert reach() == {"11.22.33.44", "2600:1234::5"}
-        e = cell.event("net.request", name="2600:1234::5")
-        assert e["verdict"] == "allow" and e["rule"] == "[::/0]:*"
-        cell.set("--allow", "10.0.0.0/8:*")
-        assert reach() == {"11.22.33.44", "2600:1234::5", "10.9.8.7"}
-        cell.set("--allow", "[fd00::/8]:*", "--allow", "169.254.169.254:*", "--deny", "2600::/16")
-        assert reach() == {"11.22.33.44", "10.9.8.7", "fd12:3456::7", "169.254.169.254"}
-        cell.set("--deny", "evil.test")  # by its address it could be reached: everything gives way
-        assert reach() == {"10.9.8.7", "fd12:3456::7", "169.254.169.254"}
-    finally:
-        home.stop_all()
-        lab.leave()
-        lab.close()
+    ports = {a: c.port for a, c in lab.canaries.items()}
+    cell = Cell(home, "--allow", "0.0.0.0/0:*", "--allow", "[::/0]:*")
+    literal = lambda a: f"[{a}]" if ":" in a else a
+    reach = lambda: {a for (a, _), x in zip(ports.items(), cell.tries(f"say([get(a, p, name=n, wait=3) for a, p, n in {[(a, p, literal(a)) for a, p in ports.items()]!r}])")) if "canary" in x}
+    assert reach() == {"11.22.33.44", "2600:1234::5"}
+    e = cell.event("net.request", name="2600:1234::5")
+    assert e["verdict"] == "allow" and e["rule"] == "[::/0]:*"
+    cell.set("--allow", "10.0.0.0/8:*")
+    assert reach() == {"11.22.33.44", "2600:1234::5", "10.9.8.7"}
+    cell.set("--allow", "[fd00::/8]:*", "--allow", "169.254.169.254:*", "--deny", "2600::/16")
+    assert reach() == {"11.22.33.44", "10.9.8.7", "fd12:3456::7", "169.254.169.254"}
+    cell.set("--deny", "evil.test")  # by its address it could be reached: everything gives way
+    assert reach() == {"10.9.8.7", "fd12:3456::7", "169.254.169.254"}
