@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside the native backend: nursery.c keeps the slots coming, ahead.c has them built, native.c speaks to cells.
+// Inside the native backend: nursery.c keeps the slots coming, ahead.c has them built, cell.c hears of cells,
+// native.c is what the engine asks of them, request.c who waits for an answer.
 #pragma once
 #include "backend/backend.h"
 #include "base/chan.h"
@@ -117,11 +118,16 @@ void cell_enter(struct cell *c, enum cell_phase phase);
 int cell_connect(struct cell *c, int fd, struct err *e) MUST_USE; // takes fd
 bool cell_begin(struct cell *c);	// sends the spec over its channel; false when the slot is dead
 void cell_fail_later(struct cell *c, const struct err *e);
+void cell_deadline(struct cell *c, uint64_t ms); // of its start
+bool cell_understands(struct cell *c);		 // false: it is of another build, and who asks is told so, from the loop
+int layer_make(const char *layer, struct err *e) MUST_USE; // where no slot brings one
 
 int sealed_memory(const struct buf *b, struct err *e) MUST_USE; // sealed.c: a descriptor nobody can write through
 
 uint32_t request_add(struct request **list, uint32_t *last_id, struct reply r);
 bool request_end(struct request **list, uint32_t id, const struct err *e); // false when there is none
 bool request_done(struct request **list, const struct frame *f);	   // well, with what the frame tells
+void requests_drop(struct request **list); // nobody is told
+bool request_dialled(struct request **list, uint32_t id, struct flow *flow);
 void request_end_all(struct request **list, const struct err *e);
 void frame_err(const struct frame *f, struct err *out); // decodes M_ERR

@@ -4,7 +4,8 @@
 //   slot.c      from fork to spec: makes the contained process, waits      mold.c   what the next cell can use again
 //   ahead.c     built before its sandbox is asked for
 //   again.c     from the end of a plain run to the next spec
-//   cell.c      life: spec -> up -> ending -> gone, and the channel to init
+//   build.c     life: spec -> up                        ending.c   -> ending -> gone
+//   cell.c      pausing, and the channel to init
 //   control.c   the channel to skepd and the cell's socket
 //   execs.c     execs and their captured output        client.c   attached clients
 //   record.c    what goes to the journal                watchdog.c time and resource limits
@@ -176,19 +177,26 @@ bool again_may(const struct cell *c);	// the end of the cell need not be ours, i
 bool again_begin(struct cell *c);	// true: CELL_OVER, the loop ends, then again_turn
 int again_turn(struct cell *c, struct err *e) MUST_USE;
 
-// cell.c
-int cell_out_dir(struct cell *c, struct err *e) MUST_USE; // made with the first output
-bool cell_is_supervised(const struct cell *c); // no control group limits it
+// build.c
 int cell_build(struct cell *c, struct frame *spec, struct err *e) MUST_USE; // M_SPEC
+void cell_ready(struct cell *c, struct frame *f);			      // M_READY
+_Noreturn void cell_build_failed(struct cell *c, const struct err *e);
+bool cell_is_supervised(const struct cell *c);		  // no control group limits it
+int cell_out_dir(struct cell *c, struct err *e) MUST_USE; // made with the first output
+
+// cell.c
 void cell_on_init_frame(struct chan *ch, struct frame *f);
 void cell_on_init_close(struct chan *ch);
-void cell_end(struct cell *c, const char *reason, uint32_t grace_ms, bool walk);
-void cell_on_init_exit(struct watch *w, uint32_t events);
-void cell_wake(struct cell *c); // who rests goes on to its end, or to the next cell
-void cell_maybe_exit(struct cell *c); // when gone and nobody is owed anything
 // Where groups can be frozen it is done on return. Else 1: init does it, and request (0: nobody's) is answered then.
 int cell_pause(struct cell *c, bool on, uint32_t request, struct err *e) MUST_USE;
 int cell_members(struct cell *c, uint32_t request, struct err *e) MUST_USE; // answers the request with M_MEMBERS, 1: later
+
+// ending.c
+void cell_end(struct cell *c, const char *reason, uint32_t grace_ms, bool walk);
+void cell_on_init_exit(struct watch *w, uint32_t events);
+void cell_goodbye(struct cell *c);    // the last words
+void cell_wake(struct cell *c);	      // who rests goes on to its end, or to the next cell
+void cell_maybe_exit(struct cell *c); // when gone and nobody is owed anything
 
 // control.c
 int control_bind(struct cell *c, struct err *e) MUST_USE;	  // when the slot is made
