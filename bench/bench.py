@@ -20,6 +20,7 @@ import tempfile
 import time
 
 from api import Api
+from engine import Engine
 from gate import Gate
 from review import Review
 from table import Table, cpu_ticks, quantile
@@ -44,6 +45,7 @@ class Bench:
         for d in ("h", "p"):
             os.mkdir(f"{self.top}/{d}")
         self.table = Table()
+        self.engine = None
 
     # -- small tools ----------------------------------------------------------------------------------------
     def run(self, *argv, **kw):
@@ -288,7 +290,9 @@ class Bench:
         # memory first: later steps let the pool of waiting slots grow, which is not the sandboxes' own
         steps = {"memory": self.memory, "first": self.first_command, "burst": self.burst, "exec": self.exec_live, "thousand": self.thousand, "build": self.build_inside, "cpu": self.idle_cpu, "gate": Gate(self).all, "workspace": Workspace(self).all, "review": Review(self).all, "api": Api(self).all}
         chosen = self.args.only.split(",") if self.args.only else list(steps)
-        peers = self.peers() if {"first", "burst", "api"} & set(chosen) else {}
+        if {"first", "burst", "api", "workspace"} & set(chosen):
+            self.engine = Engine(self.env, self.top)
+        peers = self.peers() if {"first", "burst", "api", "workspace"} & set(chosen) else {}
         for name, step in steps.items():
             if name in chosen:
                 print(f"bench: {name} …", file=sys.stderr, flush=True)
@@ -305,6 +309,8 @@ class Bench:
             os.kill(self.daemon_pid(), signal.SIGTERM)
         except (subprocess.CalledProcessError, OSError):
             pass
+        if self.engine:
+            self.engine.close()
         shutil.rmtree(self.top, ignore_errors=True)
 
 
