@@ -410,10 +410,11 @@ struct actor request_actor(const struct request *r)
 // What its handler does is done by them.
 static void call(struct request *r, void (*fn)(struct request *r))
 {
-	struct engine *g = r->engine;
-	struct actor was = engine_act(g, request_actor(r));
+	struct engine *g = r->engine; // NULL: a server of something else, in tests
+	struct actor was = g ? engine_act(g, request_actor(r)) : (struct actor){0};
 	fn(r); // which may be the end of it
-	engine_act(g, was);
+	if (g)
+		engine_act(g, was);
 }
 
 // Refused for who they are and where they come from. An errno is a file's own, inside a sandbox.
@@ -421,7 +422,7 @@ static void note_refusal(struct request *r, const struct err *e)
 {
 	int status = status_of(e);
 	bool ours = !e->sys || e->sys >= 400;
-	if (!r->tcp || !r->who || !ours || (e->kind != ERR_DENIED && status != 429 && status != 421))
+	if (!r->engine || !r->tcp || !r->who || !ours || (e->kind != ERR_DENIED && status != 429 && status != 421))
 		return;
 	refused(r->server->loop, r->engine, &(struct refusal){.status = status, .surface = r->surface ? r->surface->name : "", .why = e->msg,
 		.who = r->who->scope == SCOPE_OPEN ? "" : r->who->name, .path = str_of(r->target), .peer = &r->tcp->peer});

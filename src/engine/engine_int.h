@@ -50,6 +50,7 @@ struct task {
 	char ticket[KEY_SIZE];
 	struct sealing *sealing; // a snapshot under way: snap_int.h
 	struct snap *made;	 // by it, or found
+	bool counting;		 // a removal: a cell was started to count what is pending
 	bool sealed;		 // an exec: its automatic snapshot is made
 	unsigned tries;		 // an exec: how often it found its cell ending
 	char *word;		 // name of the snapshot to make, or which one is meant

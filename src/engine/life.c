@@ -360,9 +360,14 @@ void box_remove(struct task *t)
 		err_set(&e, ERR_CONFLICT, "%s has %lld pending change%s: skep diff %s shows them, skep apply %s takes them, rm --force "
 			"removes them too", ref, (long long)b->row.pending, b->row.pending == 1 ? "" : "s", ref, ref);
 		task_end(t, &e);
+	} else if (t->counting) {
+		err_set(&e, ERR_UNAVAILABLE, "whether changes of %s are pending is not known: the cell that counted them died (--force removes it anyway)", ref);
+		task_end(t, &e);
 	} else if (begin_cell(t, true, &e)) {
 		err_wrap(&e, "whether changes are pending is not known (--force removes anyway)");
 		task_end(t, &e);
+	} else {
+		t->counting = true;
 	}
 }
 

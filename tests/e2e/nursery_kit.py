@@ -16,6 +16,9 @@ def source(name):
         return f.read()
 
 
+VERSION = int(re.search(r"#define PROTO_VERSION (\d+)", source("msg.h")).group(1))
+
+
 def numbers():
     body = re.search(r"enum msg_type \{(.*?)\n\};", source("msg.h"), re.S).group(1)
     names = re.findall(r"^\s*(M_[A-Z]+),", body, re.M)
@@ -155,7 +158,7 @@ class Nursery:
             env={"PATH": world.env["PATH"], **(env or {})})
         b.close()
         self.ch = Chan(a)
-        self.ch.send("M_NURSERY", u32(1) + s(self.home) + s(world.user_home) + strv([]) + strv([]), 0)
+        self.ch.send("M_NURSERY", u32(VERSION) + s(self.home) + s(world.user_home) + strv([]) + strv([]), 0)
         self.count, self.cells = 0, []
 
     def close(self):

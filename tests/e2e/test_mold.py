@@ -261,7 +261,7 @@ def burst(home, n):
 def test_bursts(home):
     seen = [m for _ in range(4) for m in burst(home, 24)]
     assert len(set(seen)) == len(seen)
-    assert home.ps() == []
+    wait_for(lambda: home.ps() == [], why="skepd to hear of the last one")
 
 
 @pytest.mark.parametrize("end", ("daemon", "molds", "supervisors"))
