@@ -8,10 +8,14 @@ import struct
 from kit import ROOT
 
 
+with open(os.path.join(ROOT, "src/model/msg.h")) as header:
+    HEADER = header.read()
+VERSION = int(re.search(r"#define PROTO_VERSION (\d+)", HEADER).group(1))
+
+
 def frame_types():
     """Numbers of the frame types, as the header counts them."""
-    with open(os.path.join(ROOT, "src/model/msg.h")) as f:
-        body = re.search(r"enum msg_type \{(.*?)\n\};", f.read(), re.S).group(1)
+    body = re.search(r"enum msg_type \{(.*?)\n\};", HEADER, re.S).group(1)
     return {name: i for i, name in enumerate(re.findall(r"^\t(M_[A-Z]+),", body, re.M))}
 
 
@@ -37,7 +41,7 @@ class Dialler:
         self.greet(self.ticket)
 
     def greet(self, ticket, role=ROLE_DIAL):
-        self.send(T["M_HELLO"], 0, struct.pack("<IB", 1, role) + wire_str(ticket) + struct.pack("<QQ", 0, 0))
+        self.send(T["M_HELLO"], 0, struct.pack("<IB", VERSION, role) + wire_str(ticket) + struct.pack("<QQ", 0, 0))
 
     def send(self, kind, ident, payload):
         self.sock.sendall(struct.pack("<IBBBBI", len(payload), kind, 0, 0, 0, ident) + payload)

@@ -286,6 +286,7 @@ def test_job_control_beside_throttling(home, skep, terminal):
     skep("resume", sid).ok()
     t.expect("tick\r")
     t.send("\x03")
+    t.expect("ready> ")  # what is typed before it is lost with the rest
     t.send("echo en''d\n")
     t.expect("end\r")
     assert "Stopped" not in skep("exec", sid, "--", "sh", "-c", "while :; do :; done & sleep 1; jobs; kill $!").ok().out
