@@ -171,6 +171,7 @@ static bool is_stopped(pid_t pid)
 static void hold_one(struct seen *s)
 {
 	bool leave = strchr("TtZX", s->state) || status_of(s->pid, "TracerPid:");
+	leave = leave || is_stopped(s->pid); // by ^Z, since we looked: it must not go on with the others
 	if (leave || kill(s->pid, SIGSTOP))
 		s->depth = -1;
 	else
