@@ -75,6 +75,7 @@ struct native {
 	int n_warm, n_tired, n_asked, want;
 	int n_starting; // cells that have their spec and are not up
 	int burst;	// starts beside others, without a pause between
+	uint64_t taken_ms; // when the last one was
 	int n_wanted; // slots on their way for starts that wait, or waited
 	struct timer shrink;
 	struct buf key; // place of the newest start: what the pool is made for

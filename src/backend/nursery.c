@@ -4,6 +4,7 @@
 // growing pause; slots without a spec died with it.
 #include "backend/native_int.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/proc.h"
@@ -23,6 +24,7 @@
 #define SOON_MS 10 // without a create
 #define BATCH 4	    // slots asked for at once
 #define FOR_POOL (1u << 31) // in the id of a slot that nobody waits for
+#define BURST_MS 100 // a pause in which nobody asks ends a burst
 #define PLENTY 8 // slots: then the cells that end need not hurry to be one again
 #define WANTED_MAX 8 // at once, for those who wait: more would be no faster, and cells that end may be slots before
 
@@ -155,7 +157,6 @@ static void on_back(struct native *n)
 static void on_soon(struct timer *t)
 {
 	struct native *n = container_of(t, struct native, soon);
-	n->burst = 0;
 	ahead_offer_all(n);
 	nursery_refill(n);
 	for (int k = 0; k < BATCH && wake_one(n); k++)
@@ -229,7 +230,9 @@ struct cell *nursery_take_warm(struct native *n, const char *id, const struct bu
 		c->promised |= !strcmp(c->lent.id, id);
 		ahead_unlend(c);
 	}
-	n->burst += n->waiting || n->n_starting;
+	uint64_t now = clock_ms();
+	n->burst = now - n->taken_ms > BURST_MS ? 0 : n->burst + (n->waiting || n->n_starting);
+	n->taken_ms = now;
 	if (!c || (n->burst > PLENTY && !nursery_abounds(n)))
 		grow(n, !c);
 	if (n->want > WARM_MIN)
