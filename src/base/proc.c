@@ -139,13 +139,13 @@ struct sched_values {
 	uint64_t runtime, deadline, period;
 };
 
-void proc_stretch(uint64_t ns)
+void proc_stretch(pid_t pid, uint64_t ns)
 {
 	struct sched_values v = {0};
-	if (syscall(SYS_sched_getattr, 0, &v, sizeof v, 0))
+	if (syscall(SYS_sched_getattr, pid, &v, sizeof v, 0))
 		return; // nothing depends on it but time
 	v.flags = 0;
 	v.runtime = ns;
 	v.deadline = v.period = 0;
-	syscall(SYS_sched_setattr, 0, &v, 0);
+	syscall(SYS_sched_setattr, pid, &v, 0);
 }

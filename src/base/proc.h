@@ -25,7 +25,8 @@ char *proc_find(const char *path, const char *name);
 char *proc_beside(const char *name, struct err *e) MUST_USE; // path of the program of that name in our own one's directory; owned
 uint64_t proc_start_time(pid_t pid); // field 22 of /proc/PID/stat: with the pid, an identity. 0 = no such process
 
-// How long this process and the children it will have run at a stretch. A process with a short stretch that wakes up takes the
-// processor from one with a longer one at once (Linux 6.12 and later; older kernels know no difference). 0 = the usual.
-#define PROC_QUICK_NS 100000
-void proc_stretch(uint64_t ns);
+// How long a process (pid 0 = this one) and the children it will have run at a stretch. A process with a short stretch that wakes
+// up takes the processor from one with a longer one at once (Linux 6.12 and later; older kernels know no difference). Ours have
+// the same: among themselves each works to the end of what it has, as the one interrupted would be the one waited for. 0 = the usual.
+#define PROC_QUICK_NS 300000
+void proc_stretch(pid_t pid, uint64_t ns);

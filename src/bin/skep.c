@@ -6,6 +6,6 @@
 int main(int argc, char **argv)
 {
 	(void)argc;
-	proc_stretch(PROC_QUICK_NS); // somebody waits for each of our answers
+	proc_stretch(0, PROC_QUICK_NS); // somebody waits for each of our answers
 	return verbs_main(argv);
 }

@@ -378,7 +378,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	umask(077);
-	proc_stretch(PROC_QUICK_NS); // of the nursery and the supervisors too
+	proc_stretch(0, PROC_QUICK_NS); // of the nursery and the supervisors too
 	int rc = run(&d);
 	daemon_done(&d);
 	return rc;

@@ -46,7 +46,7 @@ static _Noreturn void hatch(struct contain *c, struct chan *mold, int fd)
 	net_sockets_close(&c->net);
 	signal(SIGCHLD, SIG_DFL);
 	prctl(PR_SET_NAME, "skep-cell");
-	proc_stretch(0); // nobody waits for it yet
+	proc_stretch(0, 0); // nobody waits for it yet
 	chan_init(&ch, fd);
 	if (fault(FAULT_CELL_PREPARE, &e) || contain_enter(c, &e)) {
 		err_wrap(&e, "prepare a cell");

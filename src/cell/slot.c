@@ -121,7 +121,7 @@ _Noreturn void slot_serve(struct contain *c, struct chan *ch)
 	if (chan_recv(ch, &f, &e) || f.type != M_BUILD)
 		_exit(1);
 	bool supervised = f.stream;
-	proc_stretch(PROC_QUICK_NS);
+	proc_stretch(0, PROC_QUICK_NS);
 	if (cell_spec_read(f.p, f.n, &s, &e) || build_and_lock(c, ch, &s, supervised, &iso, &listener, &sudo, &e))
 		slot_give_up(ch, &e);
 	auto_buf struct buf ready = BUF_INIT(4096);

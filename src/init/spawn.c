@@ -178,6 +178,7 @@ static int become_user(struct spawn *s)
 {
 	if (!s->switch_user)
 		return 0;
+	proc_stretch(0, 0); // our parent could not, afterwards
 	// raw calls: the C library's would try to signal threads that this borrowed memory does not have
 	if (syscall(SYS_setgroups, 0, NULL) || syscall(SYS_setresgid, s->gid, s->gid, s->gid) ||
 	    syscall(SYS_setresuid, s->uid, s->uid, s->uid))
@@ -189,7 +190,6 @@ static int child(void *arg)
 {
 	struct spawn *s = arg;
 	spawn_spared(); // our parent, who waits till we execute; our own place is settled
-	proc_stretch(0); // ours is short
 	if (s->terminal >= 0) {
 		sigset_t ttou;
 		sigemptyset(&ttou);
@@ -230,6 +230,8 @@ pid_t spawn_process(struct spawn *s)
 		spawn_spared();
 	}
 	sigprocmask(SIG_SETMASK, &before, NULL);
+	if (pid > 0)
+		proc_stretch(pid, 0); // ours, which is short, was the child's till it executed
 	if (pid > 0 && s->error) {
 		int keep = s->error;
 		while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
