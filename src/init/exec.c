@@ -24,6 +24,7 @@
 #define CHANNEL_FULL (4u << 20) // frames waiting in init's channel: read no more until they are gone
 
 static unsigned n_execs; // that are there, over or not
+static struct exec *spare; // of the one before: the next costs no page
 
 // --- streams ---
 
@@ -39,19 +40,45 @@ static void stream_close(struct exec *x, struct stream *s)
 	s->quiet = true;
 }
 
+// What is at its end is closed when nothing else is to do: the result does not wait for it.
+static void on_ended(struct chore *t)
+{
+	struct exec *x = container_of(t, struct exec, ended);
+	for (int i = 0; i < 2; i++)
+		if (x->out[i].ended)
+			stream_close(x, &x->out[i]);
+}
+
+static void stream_end(struct exec *x, struct stream *s)
+{
+	s->ended = s->quiet = true;
+	loop_soon(x->loop, &x->ended);
+}
+
+static bool is_flowing(const struct stream *s)
+{
+	return s->open && !s->ended;
+}
+
+static bool exec_flows(const struct exec *x)
+{
+	return is_flowing(&x->out[0]) || is_flowing(&x->out[1]);
+}
+
 static void send_exit(struct exec *x)
 {
 	auto_buf struct buf b = BUF_INIT(64);
 	wire_u32(&b, (uint32_t)x->status);
-	x->last = x->ends && n_execs == 1 && !x->out[0].open && !x->out[1].open && tree_is_empty();
+	x->last = x->ends && n_execs == 1 && !exec_flows(x) && tree_is_empty();
 	chan_send(x->chan, M_EXIT, x->last, x->id, b.p, b.n);
+	chan_flush(x->chan);
 	x->reported = true;
 }
 
 // The result follows the bytes: it is sent once every stream has been read empty after the end.
 static void maybe_report(struct exec *x)
 {
-	bool held = x->whole && (x->out[0].open || x->out[1].open);
+	bool held = x->whole && exec_flows(x);
 	if (x->exited && !x->reported && x->out[0].quiet && x->out[1].quiet && !held)
 		send_exit(x);
 }
@@ -60,7 +87,7 @@ static void stream_pump(struct stream *s)
 {
 	static char chunk[CHUNK];
 	struct exec *x = s->owner;
-	while (s->open && s->sent < s->credit && chan_queued(x->chan) < CHANNEL_FULL) {
+	while (is_flowing(s) && s->sent < s->credit && chan_queued(x->chan) < CHANNEL_FULL) {
 		size_t want = s->credit - s->sent < CHUNK ? (size_t)(s->credit - s->sent) : CHUNK;
 		ssize_t n = read(s->w.fd, chunk, want);
 		if (n < 0 && errno == EINTR)
@@ -70,14 +97,14 @@ static void stream_pump(struct stream *s)
 			break;
 		}
 		if (n <= 0) { // end of file; a terminal whose last user left says EIO
-			stream_close(x, s);
+			stream_end(x, s);
 			break;
 		}
 		s->quiet = false;
 		chan_send(x->chan, M_DATA, s->number, x->id, chunk, (size_t)n);
 		s->sent += (uint64_t)n;
 	}
-	if (s->open)
+	if (is_flowing(s))
 		loop_mod(x->loop, &s->w, s->sent < s->credit && chan_queued(x->chan) < CHANNEL_FULL ? LOOP_IN : 0);
 	maybe_report(x);
 }
@@ -235,12 +262,13 @@ void exec_reaped(struct exec *x, int status)
 
 bool exec_is_over(const struct exec *x)
 {
-	return x->reported && !x->out[0].open && !x->out[1].open;
+	return x->reported && !exec_flows(x);
 }
 
 void exec_free(struct exec *x)
 {
 	n_execs--;
+	loop_forget(x->loop, &x->ended);
 	for (int i = 0; i < 2; i++) {
 		int fd = x->out[i].w.fd;
 		loop_del(x->loop, &x->out[i].w);
@@ -252,7 +280,16 @@ void exec_free(struct exec *x)
 	close_fd(&x->in_fd);
 	close_fd(&x->keeper_fd);
 	buf_done(&x->in_data);
-	free(x);
+	free(spare);
+	spare = x;
+}
+
+static struct exec *exec_alloc(void)
+{
+	struct exec *x = spare ? spare : xcalloc(1, sizeof *x);
+	spare = NULL;
+	n_execs++;
+	return x;
 }
 
 static void on_keeper(struct watch *w, uint32_t events)
@@ -340,6 +377,15 @@ static pid_t fork_job(struct spawn *sp)
 	_exit(files_job(sp->argv));
 }
 
+// Kept open: most commands read from it.
+static int nothing(void)
+{
+	static int fd = -1;
+	if (fd < 0)
+		fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	return fd;
+}
+
 static int start_pipes(struct exec *x, struct spawn *sp, const struct exec_spec *s, struct err *e)
 {
 	int in[2] = {-1, -1}, out[2], err[2];
@@ -349,7 +395,7 @@ static int start_pipes(struct exec *x, struct spawn *sp, const struct exec_spec 
 	if (pipe2(err, O_CLOEXEC))
 		return err_sys(e, "pipe");
 	auto_fd int err_r = err[0], err_w = err[1];
-	if (s->want_stdin ? pipe2(in, O_CLOEXEC) : (in[0] = open("/dev/null", O_RDONLY | O_CLOEXEC)) < 0)
+	if (s->want_stdin ? pipe2(in, O_CLOEXEC) : nothing() < 0)
 		return err_sys(e, "standard input");
 	auto_fd int in_r = in[0];
 	x->in_fd = in[1];
@@ -357,7 +403,7 @@ static int start_pipes(struct exec *x, struct spawn *sp, const struct exec_spec 
 		fcntl(x->in_fd, F_SETFL, O_NONBLOCK);
 	fcntl(out_r, F_SETFL, O_NONBLOCK);
 	fcntl(err_r, F_SETFL, O_NONBLOCK);
-	sp->fds[0] = in_r, sp->fds[1] = out_w, sp->fds[2] = err_w;
+	sp->fds[0] = s->want_stdin ? in_r : nothing(), sp->fds[1] = out_w, sp->fds[2] = err_w;
 	if (s->kind == EXEC_JOB) {
 		x->pid = fork_job(sp);
 		if (x->pid < 0)
@@ -413,10 +459,9 @@ int exec_choose_user(const struct init_opts *o, const struct exec_spec *s, struc
 struct exec *exec_start(const struct init_opts *o, struct loop *l, struct chan *c, uint32_t id, struct exec_spec *s,
 			struct err *e)
 {
-	struct exec *x = xcalloc(1, sizeof *x);
-	n_execs++;
+	struct exec *x = exec_alloc();
 	*x = (struct exec){
-		.loop = l, .chan = c, .id = id, .in_fd = -1, .keeper_fd = -1, .in.fd = -1, .in.fn = on_writable, .keeper.fd = -1,
+		.loop = l, .chan = c, .id = id, .in_fd = -1, .keeper_fd = -1, .in.fd = -1, .in.fn = on_writable, .keeper.fd = -1, .ended.fn = on_ended,
 		.in_data = BUF_INIT(LIMIT_STDIN_WINDOW * 2), .ends = o->ends_with_exec && id == 1, .whole = s->whole && !s->tty,
 	};
 	memcpy(x->name, s->id, sizeof x->name);

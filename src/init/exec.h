@@ -13,6 +13,7 @@ struct stream {
 	struct exec *owner;
 	uint8_t number;
 	bool open, quiet; // quiet: nothing to read at the last look
+	bool ended;	  // all of it was read; still open
 	uint64_t sent, credit;
 };
 
@@ -29,6 +30,7 @@ struct exec {
 	bool ends, last; // the cell ends with it; and, nothing else being there, at once
 	int status;  // wait status of the command
 	struct stream out[2];
+	struct chore ended; // closes those of them that did
 	struct watch in;   // writable end of stdin or the terminal
 	int in_fd;
 	struct buf in_data;
