@@ -5,7 +5,7 @@
 #include "backend/backend.h"
 #include "base/chan.h"
 
-#define WARM_MIN 4
+#define WARM_MIN 6
 #define WARM_MAX 128 // 0.3 MiB each, for half a minute after they were needed
 
 enum cell_phase {

@@ -25,7 +25,7 @@
 #define BATCH 4	    // slots asked for at once
 #define FOR_POOL (1u << 31) // in the id of a slot that nobody waits for
 #define BURST_MS 100 // a pause in which nobody asks ends a burst
-#define PLENTY 8 // slots: then the cells that end need not hurry to be one again
+#define PLENTY 8 // slots, or a third of those we want: then the cells that end need not hurry to be one again
 #define WANTED_MAX 8 // at once, for those who wait: more would be no faster, and cells that end may be slots before
 
 static void list_add(struct cell **list, struct cell *c)
@@ -85,7 +85,7 @@ static int n_fitting(const struct native *n)
 
 bool nursery_abounds(const struct native *n)
 {
-	return n_fitting(n) >= PLENTY;
+	return n_fitting(n) >= (n->want / 3 < PLENTY ? n->want / 3 : PLENTY);
 }
 
 // --- cells that ended while slots abounded: they are left alone until there is time, or need ---
