@@ -26,6 +26,7 @@
 #define BATCH 32    // strings fetched with one call
 #define PIECE 128u  // first bytes of each
 #define MAX_ARGS 1024u
+#define FIRST_PTRS 64u // most argv fit the first look
 
 static size_t variant(const struct seccomp_opts *o)
 {
@@ -196,20 +197,38 @@ static int peek_str(pid_t pid, uint64_t addr, size_t max, struct buf *out)
 	return 1;
 }
 
-// The pointers of argv up to its NULL. Their count, or -1.
-static ssize_t peek_ptrs(pid_t pid, uint64_t addr, uint64_t ptrs[MAX_ARGS])
+// What most calls need, with one look: the path's first piece and the first pointers of argv.
+struct head {
+	char path[PIECE];
+	uint64_t ptrs[MAX_ARGS];
+	size_t path_len, n_ptrs; // that came
+};
+
+static void peek_head(pid_t pid, uint64_t path, uint64_t argv, struct head *h)
 {
-	size_t have = 0;
-	while (have < MAX_ARGS) {
-		size_t want = MAX_ARGS - have < 64 ? MAX_ARGS - have : 64; // most argv fit the first look
-		ssize_t n = peek(pid, addr + have * 8, ptrs + have, want * 8);
+	size_t n = to_page_end(path, PIECE), m = argv ? to_page_end(argv, FIRST_PTRS * 8) : 0;
+	struct iovec local[] = {{h->path, n}, {h->ptrs, m}}, from[] = {remote(path, n), remote(argv, m)};
+	ssize_t got = process_vm_readv(pid, local, m ? 2 : 1, from, m ? 2 : 1, 0);
+	size_t came = got > 0 ? (size_t)got : 0;
+	h->path_len = came < n ? came : n;
+	h->n_ptrs = (came - h->path_len) / 8;
+}
+
+// The pointers of argv up to its NULL. Their count, or -1.
+static ssize_t peek_ptrs(pid_t pid, uint64_t addr, struct head *h)
+{
+	for (size_t seen = 0;;) {
+		for (; seen < h->n_ptrs; seen++)
+			if (!h->ptrs[seen])
+				return (ssize_t)seen;
+		if (seen == MAX_ARGS)
+			return MAX_ARGS;
+		size_t want = MAX_ARGS - seen < FIRST_PTRS ? MAX_ARGS - seen : FIRST_PTRS;
+		ssize_t n = peek(pid, addr + seen * 8, h->ptrs + seen, want * 8);
 		if (n < 8)
 			return -1;
-		for (size_t end = have + (size_t)n / 8; have < end; have++)
-			if (!ptrs[have])
-				return (ssize_t)have;
+		h->n_ptrs = seen + (size_t)n / 8;
 	}
-	return (ssize_t)have;
 }
 
 struct batch {
@@ -233,17 +252,20 @@ static void peek_batch(pid_t pid, const uint64_t *ptrs, size_t n, struct batch *
 	}
 }
 
-// One argument: its first piece is in the batch, the rest is fetched where the piece has no end.
+// A string whose first piece is here; the rest is fetched where the piece has no end. 1 when cut at max.
+static int whole_str(pid_t pid, uint64_t addr, const char *piece, size_t len, size_t max, struct buf *out)
+{
+	size_t n = strnlen(piece, len < max ? len : max);
+	buf_add(out, piece, n);
+	if (n == len)
+		return peek_str(pid, addr + n, max - n, out);
+	return n == max && piece[n];
+}
+
 static int add_arg(pid_t pid, uint64_t addr, const char *piece, size_t len, size_t *left, char ***argv)
 {
 	auto_buf struct buf s = BUF_INIT(*left + 1);
-	size_t n = strnlen(piece, len < *left ? len : *left);
-	int cut = 0;
-	buf_add(&s, piece, n);
-	if (n == len)
-		cut = peek_str(pid, addr + n, *left - n, &s);
-	else if (n == *left && piece[n])
-		cut = 1;
+	int cut = whole_str(pid, addr, piece, len, *left, &s);
 	if (cut < 0)
 		return -1;
 	strv_add(argv, buf_cstr(&s));
@@ -251,16 +273,15 @@ static int add_arg(pid_t pid, uint64_t addr, const char *piece, size_t len, size
 	return cut;
 }
 
-static int read_args(pid_t pid, uint64_t addr, size_t max, char ***argv)
+static int read_args(pid_t pid, uint64_t addr, struct head *h, size_t max, char ***argv)
 {
-	uint64_t ptrs[MAX_ARGS];
-	ssize_t n = addr ? peek_ptrs(pid, addr, ptrs) : 0;
+	ssize_t n = addr ? peek_ptrs(pid, addr, h) : 0;
 	for (ssize_t i = 0; i < n; i += BATCH) {
 		struct batch b;
 		size_t count = n - i < BATCH ? (size_t)(n - i) : BATCH;
-		peek_batch(pid, ptrs + i, count, &b);
+		peek_batch(pid, h->ptrs + i, count, &b);
 		for (size_t j = 0; j < count; j++) {
-			int rc = max ? add_arg(pid, ptrs[i + (ssize_t)j], b.text[j], b.len[j], &max, argv) : 1;
+			int rc = max ? add_arg(pid, h->ptrs[i + (ssize_t)j], b.text[j], b.len[j], &max, argv) : 1;
 			if (rc)
 				return rc;
 		}
@@ -273,10 +294,12 @@ int seccomp_read_argv(int listener, const struct seccomp_event *ev, size_t max, 
 {
 	const uint64_t *args = ev->args + (ev->nr == SYS_execveat ? 1 : 0);
 	char **argv = xcalloc(1, sizeof *argv);
+	struct head h;
 	errno = EFAULT;
-	int rc = peek_str(ev->pid, args[0], max, out_path);
+	peek_head(ev->pid, args[0], args[1], &h);
+	int rc = h.path_len ? whole_str(ev->pid, args[0], h.path, h.path_len, max, out_path) : -1;
 	if (rc >= 0)
-		rc = read_args(ev->pid, args[1], max, &argv);
+		rc = read_args(ev->pid, args[1], &h, max, &argv);
 	if (rc < 0)
 		err_sys(e, "read the arguments of process %d", (int)ev->pid);
 	else if (!seccomp_is_waiting(listener, ev))
