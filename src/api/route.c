@@ -37,34 +37,44 @@ char *percent_decode(struct str s, bool plus)
 	return out;
 }
 
-static bool add_part(struct request *r, struct str s, bool *bad)
+// The segments that stand where the pattern has {}, as they came.
+struct taken {
+	struct str p[REQUEST_PARTS];
+	int n;
+};
+
+static bool take_part(struct taken *t, struct str s)
 {
-	char *part = r->n_parts < (int)countof(r->parts) ? percent_decode(s, false) : NULL;
-	*bad |= !part;
-	if (part)
-		r->parts[r->n_parts++] = part;
-	return part;
+	if (t->n == countof(t->p))
+		return false;
+	t->p[t->n++] = s;
+	return true;
 }
 
-// Segments under {} are kept in r->parts.
-static bool path_fits(struct request *r, const char *pattern, struct str got, bool *bad)
+static bool path_fits(const char *pattern, struct str got, struct taken *t)
 {
 	struct str pat = str_of(pattern + 1), a, b;
-	while (r->n_parts)
-		free(r->parts[--r->n_parts]);
+	t->n = 0;
 	for (;;) {
 		if (pat.n == 3 && !memcmp(pat.p, "{*}", 3))
-			return add_part(r, got, bad);
+			return take_part(t, got);
 		bool more_a = str_next(&pat, '/', &a), more_b = str_next(&got, '/', &b);
 		if (!more_a || !more_b)
 			return more_a == more_b;
-		if (a.n == 2 && a.p[0] == '{' && b.n) {
-			if (!add_part(r, b, bad))
-				return false;
-		} else if (a.n != b.n || memcmp(a.p, b.p, a.n)) {
+		if (a.n == 2 && a.p[0] == '{' && b.n ? !take_part(t, b) : a.n != b.n || memcmp(a.p, b.p, a.n))
 			return false;
-		}
 	}
+}
+
+static int keep_parts(struct request *r, const struct taken *t, struct err *e)
+{
+	for (int i = 0; i < t->n; i++) {
+		char *part = percent_decode(t->p[i], false);
+		if (!part)
+			return err_set(e, ERR_INVALID, "the path has a broken escape");
+		r->parts[r->n_parts++] = part;
+	}
+	return 0;
 }
 
 static int split_query(struct request *r, struct str s, struct err *e)
@@ -112,7 +122,8 @@ int route_find(struct request *r, const struct surface *const *surfaces, const c
 {
 	size_t n = strcspn(r->target, "?#");
 	struct str path = {r->target, n}, query = str_of(r->target + n + (r->target[n] == '?'));
-	bool known = false, bad = false;
+	struct taken taken;
+	bool known = false;
 	while (*surfaces && (*surfaces)->mine && !(*surfaces)->mine(r))
 		surfaces++;
 	r->surface = *surfaces ? *surfaces : surfaces[-1];
@@ -125,16 +136,14 @@ int route_find(struct request *r, const struct surface *const *surfaces, const c
 		path = (struct str){path.p + skip, path.n - skip};
 	path.p++, path.n--;
 	for (const struct route *t = r->surface->routes; t->method; t++) {
-		if (!path_fits(r, t->path, path, &bad))
+		if (!path_fits(t->path, path, &taken))
 			continue;
 		known = true;
 		if (strcmp(t->method, method))
 			continue;
 		r->route = t;
-		return check_parts(r, e);
+		return keep_parts(r, &taken, e) ? -1 : check_parts(r, e);
 	}
-	if (bad)
-		return err_set(e, ERR_INVALID, "the path has a broken escape");
 	return err_set(e, ERR_NOT_FOUND, known ? "%s is not possible here" : "no such path (%s)", method);
 }
 

@@ -34,6 +34,8 @@ enum body {
 	BODY_STREAM, // the handler is called with the head and gets the rest by on_body
 };
 
+#define REQUEST_PARTS 6
+
 struct request {
 	struct server *server;
 	struct engine *engine;
@@ -43,7 +45,7 @@ struct request {
 	const struct route *route;
 	const struct principal *who; // never NULL in a handler
 	char *target;		     // path and query as they came
-	char *parts[6];		     // path segments that stand for {} in the route, decoded
+	char *parts[REQUEST_PARTS];  // path segments that stand for {} in the route, decoded
 	int n_parts;
 	char **query;		     // decoded name, value, name, value, …
 	json_t *json;		     // BODY_JSON
