@@ -58,19 +58,33 @@ void buf_byte(struct buf *b, char c)
 	buf_add(b, &c, 1);
 }
 
+// Most texts fit what is there already: then they are made once, not measured first.
 void buf_fmt(struct buf *b, const char *fmt, ...)
 {
+	size_t have = b->overflow ? 0 : b->cap - b->n;
 	va_list ap;
 	va_start(ap, fmt);
-	int n = vsnprintf(NULL, 0, fmt, ap);
+	int n = vsnprintf(have ? b->p + b->n : NULL, have, fmt, ap);
 	va_end(ap);
 	char *room = n < 0 ? NULL : buf_room(b, n);
-	if (!room)
-		return;
-	va_start(ap, fmt);
-	vsnprintf(room, n + 1, fmt, ap);
-	va_end(ap);
-	b->n += n;
+	if (room && (size_t)n >= have) {
+		va_start(ap, fmt);
+		vsnprintf(room, n + 1, fmt, ap);
+		va_end(ap);
+	}
+	if (room)
+		b->n += n;
+	else if (have)
+		b->p[b->n] = 0;
+}
+
+void buf_u64(struct buf *b, uint64_t v)
+{
+	char digits[20], *p = digits + sizeof digits;
+	do
+		*--p = (char)('0' + v % 10);
+	while (v /= 10);
+	buf_add(b, p, (size_t)(digits + sizeof digits - p));
 }
 
 void buf_cut(struct buf *b, size_t n)

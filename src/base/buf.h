@@ -22,6 +22,7 @@ void buf_add(struct buf *b, const void *p, size_t n);
 void buf_str(struct buf *b, const char *s);
 void buf_byte(struct buf *b, char c);
 void buf_fmt(struct buf *b, const char *fmt, ...) PRINTF(2, 3);
+void buf_u64(struct buf *b, uint64_t v); // in decimal
 void buf_cut(struct buf *b, size_t n); // drops the first n bytes
 char *buf_room(struct buf *b, size_t n); // space for n more bytes, NULL past max; then b->n += used
 const char *buf_cstr(struct buf *b);	 // "" when empty

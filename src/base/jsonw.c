@@ -70,7 +70,7 @@ void jw_str(struct jsonw *w, const char *p, size_t n)
 void jw_u64(struct jsonw *w, uint64_t v)
 {
 	separate(w);
-	buf_fmt(w->b, "%llu", (unsigned long long)v);
+	buf_u64(w->b, v);
 }
 
 void jw_i64(struct jsonw *w, int64_t v)
