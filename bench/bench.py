@@ -139,6 +139,7 @@ class Bench:
             order = list(contenders)
             random.shuffle(order)
             for n in order:
+                time.sleep(0.05)  # what the one before left to be done later is not this one's
                 # a slow peer needs fewer runs for a median
                 k = 1 if times[n] and times[n][0] > 0.05 else per_turn
                 times[n] += self.spawn(contenders[n], k, idle_ms)[0]
@@ -160,6 +161,7 @@ class Bench:
                 order = list(everyone)
                 random.shuffle(order)
                 for n in order:
+                    time.sleep(0.05)
                     t, wall = self.spawn(everyone[n], 100, 0, width)
                     walls[n].append(wall)
                     times[n] += t
