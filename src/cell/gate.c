@@ -78,9 +78,7 @@ static void stop(struct gate *g)
 		return;
 	timer_clear(&g->cell->loop, &g->late);
 	chan_close(&g->chan);
-	if (g->pid > 0)
-		kill(g->pid, SIGKILL); // on_child_end reaps it
-	g->pid = 0;
+	gate_kill(g);
 	g->serving = false;
 	ask_close_all(g);
 }

@@ -43,7 +43,7 @@ struct gate {
 	struct net_sockets sockets;
 	struct refused refused;
 	struct chan chan; // fd -1 when none runs
-	pid_t pid;
+	struct gate_process *process; // NULL = none
 	bool serving, shut;
 	bool wide; // addresses may be dialled: the wide listeners listen
 	struct timer late, ask_late;

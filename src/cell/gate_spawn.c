@@ -4,13 +4,12 @@
 #include "base/proc.h"
 #include "cell/cell_int.h"
 #include "cell/gate_int.h"
-#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define CHANNEL 3 // where skep-gate expects it
@@ -22,40 +21,39 @@
 #define DATA_MAX (256u << 20)
 #endif
 
-struct child {
-	struct watch w;
-	struct gate *gate;
-	struct loop *loop;
-	pid_t pid;
-};
-
-static void on_child_end(struct watch *w, uint32_t events)
+static void on_end(struct watch *w, uint32_t events)
 {
-	struct child *k = container_of(w, struct child, w);
+	struct gate_process *k = container_of(w, struct gate_process, w);
 	int fd = w->fd;
 	(void)events;
 	loop_del(k->loop, w);
 	close(fd);
-	while (waitpid(k->pid, NULL, 0) < 0 && errno == EINTR)
-		;
-	if (k->gate->pid == k->pid)
-		k->gate->pid = 0; // the number may be somebody else's now
+	if (k->gate)
+		k->gate->process = NULL;
 	loop_bury(k->loop, k, free);
 }
 
-static int watch_child(struct gate *g, pid_t pid, struct err *e)
+void gate_kill(struct gate *g)
 {
-	struct child *k = xcalloc(1, sizeof *k);
-	*k = (struct child){.w = {.fd = -1, .fn = on_child_end}, .gate = g, .loop = &g->cell->loop, .pid = pid};
+	if (!g->process)
+		return;
+	syscall(SYS_pidfd_send_signal, g->process->w.fd, SIGKILL, NULL, 0);
+	g->process->gate = NULL;
+	g->process = NULL;
+}
+
+static int watch_process(struct gate *g, pid_t pid, struct err *e)
+{
+	struct gate_process *k = xcalloc(1, sizeof *k);
+	*k = (struct gate_process){.w = {.fd = -1, .fn = on_end}, .gate = g, .loop = &g->cell->loop, .pid = pid};
 	auto_fd int fd = loop_pidfd(pid, e);
 	if (fd < 0 || loop_add(k->loop, &k->w, fd, LOOP_IN, e)) {
 		kill(pid, SIGKILL);
-		while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-			;
 		free(k);
 		return -1;
 	}
 	take_fd(&fd);
+	g->process = k;
 	return 0;
 }
 
@@ -97,9 +95,8 @@ int gate_spawn(struct gate *g, struct err *e)
 	auto_fd int ours = sv[0], theirs = sv[1];
 	struct proc_fd fds[] = {{theirs, CHANNEL}, {STDERR_FILENO, 2}};
 	pid_t pid = proc_spawn(&(struct proc_spec){.path = path, .argv = argv, .env = env, .fds = fds, .n_fds = 2}, e);
-	if (pid < 0 || watch_child(g, pid, e))
+	if (pid < 0 || watch_process(g, pid, e))
 		return -1;
-	g->pid = pid;
 	chan_init(&g->chan, take_fd(&ours));
 	return limit(pid, e);
 }

@@ -466,6 +466,8 @@ int nursery_main(int channel)
 	}
 	mem_trim_stack(); // every cell would have what the template took
 	signal(SIGCHLD, SIG_IGN); // slots and jobs report on their channels
+	while (waitpid(-1, NULL, WNOHANG) > 0) // who was quicker than that
+		;
 	prctl(PR_SET_CHILD_SUBREAPER, 1); // molds outlive the supervisor that made them
 	self.old.fn = on_old;
 	self.chan.on_frame = on_frame;

@@ -141,6 +141,7 @@ static void inside(const struct cell *cell, int fd)
 	int trees[TREES_MAX], n;
 	struct chan ch;
 	struct err e;
+	signal(SIGCHLD, SIG_DFL); // it will be pid 1, which reaps
 	chan_init(&ch, fd);
 	n = slot_recv_trees(&ch, trees, TREES_MAX, &e); // after them maps and cgroup are in place
 	if (n < 0)
@@ -415,7 +416,7 @@ _Noreturn void slot_main(const struct nursery *n, const struct slot *s)
 		take_mold(&c, s->mold);
 	setsid();
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGCHLD, SIG_DFL);
+	signal(SIGCHLD, SIG_IGN); // nobody asks how they ended: the kernel reaps them, helpers and the mold it came from, too
 	prctl(PR_SET_NAME, "skep-cell");
 	prctl(PR_SET_CHILD_SUBREAPER, 1); // a cell that goes on without its mold becomes our own child
 	if (set_up(&c, s->control, &e))

@@ -16,7 +16,6 @@
 #include <string.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define SAMPLE_MS 250
@@ -262,14 +261,10 @@ static void look_for_unnamed(struct cell *c)
 	pid_t pid = fork();
 	if (!pid) {
 		struct unnamed u;
-		if (fork()) // the grandchild is nobody's to reap
-			_exit(0);
 		unnamed_count(c->init_pid, &u);
 		_exit(write(p[1], &u, sizeof u) == sizeof u ? 0 : 1);
 	}
 	close(p[1]);
-	if (pid > 0)
-		waitpid(pid, NULL, 0);
 	c->unnamed.fn = on_unnamed;
 	if (pid < 0 || loop_add(&c->loop, &c->unnamed, p[0], LOOP_IN, &e))
 		close(p[0]);
@@ -334,14 +329,10 @@ static void start_walk(struct cell *c)
 	pid_t pid = fork();
 	if (!pid) {
 		struct disk_use u;
-		if (fork()) // the grandchild is nobody's to reap
-			_exit(0);
 		disk_use_count(c->spec.layer, c->init_pid, &u);
 		_exit(write(p[1], &u, sizeof u) == sizeof u ? 0 : 1);
 	}
 	close(p[1]);
-	if (pid > 0)
-		waitpid(pid, NULL, 0);
 	c->walk.fn = on_walked;
 	if (pid < 0 || loop_add(&c->loop, &c->walk, p[0], LOOP_IN, &e))
 		close(p[0]);

@@ -43,11 +43,12 @@ struct init {
 	struct known known;  // by the last walk
 	struct timespec start;
 	struct timer stopping;
-	uint64_t stop_until;
+	uint64_t stop_until, killed_ms;
 	bool released; // some were let go on for a moment
 };
 
 #define STOP_MS 2000
+#define DYING_MS 500
 #define WALKED_MAX (24u << 20)
 
 static struct init self; // pid 1 is one
@@ -88,6 +89,22 @@ static void send_err(uint8_t type, uint32_t id, const struct err *e)
 	chan_send_buf(&self.chan, type, id, &b);
 }
 
+static void reap(void);
+
+// Who was just killed counts until it is reaped. A tree that had taken all the places is gone in a moment: whoever killed it
+// can expect to go on.
+static struct exec *start_exec(uint32_t id, struct exec_spec *s, struct err *e)
+{
+	struct exec *x = exec_start(self.opts, &self.loop, &self.chan, id, s, e);
+	uint64_t until = self.killed_ms + DYING_MS;
+	while (!x && e->sys == EAGAIN && clock_ms() < until) {
+		nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+		reap();
+		x = exec_start(self.opts, &self.loop, &self.chan, id, s, e);
+	}
+	return x;
+}
+
 static void do_exec(struct frame *f)
 {
 	struct wire w = {.p = f->p, .n = f->n};
@@ -97,7 +114,7 @@ static void do_exec(struct frame *f)
 		send_err(M_ERR, f->id, &e);
 		return;
 	}
-	struct exec *x = exec_start(self.opts, &self.loop, &self.chan, f->id, &s, &e);
+	struct exec *x = start_exec(f->id, &s, &e);
 	if (x) {
 		auto_buf struct buf b = BUF_INIT(16);
 		x->next = self.execs;
@@ -172,6 +189,8 @@ static void do_signal(struct frame *f)
 	struct wire w = {.p = f->p, .n = f->n};
 	struct exec *x = find(f->id);
 	int sig = (int)wire_get_u32(&w);
+	if (sig == SIGKILL)
+		self.killed_ms = clock_ms();
 	if (x)
 		exec_signal(x, sig, f->stream == 1);
 	else if (!f->id)
@@ -400,14 +419,11 @@ static void on_drain(struct chan *c)
 	sweep();
 }
 
-static void on_signal(struct watch *w, uint32_t events)
+static void reap(void)
 {
 	int status;
 	pid_t pid;
 	struct rusage ru;
-	(void)events;
-	while (loop_signal_next(w->fd))
-		;
 	while ((pid = wait4(-1, &status, WNOHANG, &ru)) > 0) {
 		if ((uint64_t)ru.ru_maxrss * 1024 > self.peak)
 			self.peak = (uint64_t)ru.ru_maxrss * 1024;
@@ -419,6 +435,14 @@ static void on_signal(struct watch *w, uint32_t events)
 		if (x)
 			exec_reaped(x, status);
 	}
+}
+
+static void on_signal(struct watch *w, uint32_t events)
+{
+	(void)events;
+	while (loop_signal_next(w->fd))
+		;
+	reap();
 	sweep();
 	if (self.ending && !tree_count(0))
 		finish(false);

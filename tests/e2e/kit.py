@@ -292,11 +292,22 @@ class World:
                 time.sleep(0.01)
         raise AssertionError(f"each new, exec and rm leaves skepd with more descriptors; now {fd_list(pid)}")
 
+    def check_reaped(self):
+        """Whoever of ours ended is gone from the table of processes, too."""
+        first = dead_children()
+        if not first:
+            return
+        self.watch()
+        mine = {d for d in first if d in self.seen}
+        wait_for(lambda: not mine & dead_children(), 5, 0.05, why=f"dead children of our processes to be reaped: {sorted(mine)}")
+
     def close(self, check=True):
         """Ends everything; then nothing of ours may be left."""
         problems = []
         try:
             if os.path.exists(f"{self.skep_home}/state.db"):
+                if check:
+                    self.check_reaped()
                 self.stop_all()
                 if check:
                     self.check_fds()
@@ -417,6 +428,18 @@ def proc_table():
             if s:
                 table[int(p)] = (s[1], s[2], s[3])
     return table
+
+
+def dead_children():
+    """{(pid, start)} of those that ended and were not reaped by one of our programs."""
+    dead = set()
+    for p in os.listdir("/proc"):
+        s = proc_stat(p) if p.isdigit() else None
+        if s and s[0] == "Z":
+            parent = proc_stat(s[1])
+            if parent and parent[3].startswith("skep"):
+                dead.add((int(p), s[2]))
+    return dead
 
 
 def fd_list(pid):

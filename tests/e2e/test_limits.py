@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from kit import find_procs, wait_for
+from kit import find_procs, proc_state, proc_table, wait_for
 
 HOG = "python3 -c \"b=[]\nwhile True: b.append(bytearray(b'x'*(8<<20)))\""
 
@@ -76,6 +76,14 @@ def test_disk(home, skep):
     r = wait_for(lambda: (lambda x: x.rc == 0 and x)(skep("exec", sid, "--", "sh", "-c", "rm -f big big2; echo free")), 20, 0.5, "room to be made")
     assert r.line.endswith("free")
     usable(home, sid)
+
+
+def test_looking_at_the_disk_leaves_no_dead(home, skep):
+    """Each look is a process of the supervisor's own; a cell may live for months."""
+    sid = home.new("--disk", "1G")
+    home.skep("exec", sid, "--", "sh", "-c", "for i in 1 2 3 4 5 6; do dd if=/dev/zero of=f$i bs=1M count=20 status=none; sleep 0.5; done").ok()
+    cell = home.cell_pid(sid)
+    wait_for(lambda: not [p for p, (parent, _, _) in proc_table().items() if parent == cell and proc_state(p) == "Z"], 5, why="its children to be reaped")
 
 
 def test_disk_in_the_home_counts_too(home, skep):

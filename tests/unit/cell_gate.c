@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cell/cell_int.h"
-#include "cell/gate.h"
+#include "cell/gate_int.h"
 #include "cell/members.h"
 #include <arpa/inet.h>
 #include <errno.h>
@@ -360,14 +360,14 @@ static void test_policy(void **state)
 	assert_int_equal(gate_policy(&gate, &good, &e), 0);
 	assert_true(happens("policy.test"));
 	assert_true(happens("secrets.test")); // without any: those it had are gone
-	pid_t before = gate.pid;
+	pid_t before = gate.process->pid;
 	char resolver[] = "127.0.0.1:5353";
 	gate_set(&gate, &(struct cell_net){.resolver = resolver}, -1); // another resolver: another gate
 	assert_int_equal(gate.chan.fd, -1);
 	close_fd(&datagrams);
 	knock(dns_port);
 	run_until(&gate.serving);
-	assert_true(gate.serving && gate.pid != before);
+	assert_true(gate.serving && gate.process->pid != before);
 }
 
 static void test_stays_closed(void **state)
@@ -387,7 +387,7 @@ static void test_killed(void **state)
 	(void)state;
 	knock(dns_port);
 	assert_true(happens("no.test"));
-	kill(gate.pid, SIGKILL);
+	kill(gate.process->pid, SIGKILL);
 	close_fd(&datagrams);
 	for (int i = 0; i < 500 && gate.chan.fd >= 0; i++)
 		run_loop(10);
