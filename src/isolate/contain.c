@@ -35,7 +35,7 @@ static int limit_namespace(const struct contain *c, struct err *e)
 {
 	if (fs_put(AT_FDCWD, "/proc/sys/user/max_user_namespaces", c->nested ? "256" : "0", e))
 		return -1;
-	return fs_put(AT_FDCWD, "/proc/sys/user/max_inotify_instances", "64", e);
+	return userns_limit_watches(USERNS_ONE_CELL, e);
 }
 
 // The template's null device: checked to be one when the template was made, and mounted without set-user-id already.
@@ -525,6 +525,7 @@ static int enter_landlock(const struct contain *c, const struct cell_spec *s, in
 	} paths[] = {
 		{"/", root, false},	    {"/dev", true, true}, {"/proc", true, false}, {"/tmp", true, false},
 		{"/run", true, false},	    {s->ws_path, true, false}, {s->home, true, false},
+		{"/dev/mqueue", true, false}, // mq_open goes by a mount of the kernel's own, which has no /dev above it
 	};
 	struct landlock_rule rules[countof(paths) + 2 + LIMIT_LAYERS + 64];
 	size_t n = 0;
