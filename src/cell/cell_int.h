@@ -261,7 +261,7 @@ void watchdog_activity(struct cell *c); // something began, ended or moved
 void watchdog_exec(struct sx *x);	 // arms its timeout
 void watchdog_ended(struct sx *x);
 void watchdog_look(struct cell *c, bool first); // what is pending now? first: what is older than the cell is no news
-void watchdog_usage(struct cell *c, uint64_t used, uint32_t killed, uint32_t processes);
+void watchdog_usage(struct cell *c, uint64_t used, uint32_t killed, uint32_t tasks);
 void watchdog_check_cgroup(struct cell *c);
 void watchdog_hit(struct cell *c, const char *limit, const char *message);
 

@@ -207,7 +207,20 @@ static void near(struct cell *c, const char *limit, uint64_t now, uint64_t most,
 	}
 }
 
-void watchdog_usage(struct cell *c, uint64_t used, uint32_t killed, uint32_t processes)
+// The kernel counts processes for each user inside, and root of a cell can be all of them.
+static void over_pids(struct cell *c, uint32_t tasks)
+{
+	uint64_t most = c->spec.limits.pids;
+	if (!most || tasks <= most)
+		return;
+	auto_free char *msg = xasprintf("the sandbox had %u processes and threads, more than its limit of %llu; its commands were stopped; see --pids",
+					tasks, (unsigned long long)most);
+	c->told_pids = true;
+	watchdog_hit(c, "pids", msg);
+	kill_all(c, msg);
+}
+
+void watchdog_usage(struct cell *c, uint64_t used, uint32_t killed, uint32_t tasks)
 {
 	if (killed) {
 		c->told_memory = true;
@@ -215,9 +228,10 @@ void watchdog_usage(struct cell *c, uint64_t used, uint32_t killed, uint32_t pro
 	}
 	near(c, "memory", used, c->spec.limits.memory, &c->told_memory, "the sandbox is at its memory limit; see --memory");
 	// A daemon is in no exec; where there is no cgroup this look is how it is known, and it goes on as long as there is one.
-	if (processes && c->stage == CELL_UP && !c->sample.at_ms)
+	if (tasks && c->stage == CELL_UP && !c->sample.at_ms)
 		timer_set(&c->loop, &c->sample, SAMPLE_MS);
-	near(c, "pids", processes + 1, c->spec.limits.pids, &c->told_pids, "the sandbox is at its process limit; see --pids");
+	over_pids(c, tasks);
+	near(c, "pids", tasks + 1, c->spec.limits.pids, &c->told_pids, "the sandbox is at its process limit; see --pids");
 }
 
 // A number may have been given to another process meanwhile: it must be one of the cell's still.

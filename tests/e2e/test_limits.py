@@ -60,6 +60,30 @@ def test_pids(home, skep):
     wait_for(lambda: skep("exec", sid, "--", "true").rc == 0, 15, 0.3)
 
 
+MANY_USERS = """
+import os, time
+for uid in range(1, 13):
+    if not os.fork():
+        os.setgid(uid)
+        os.setuid(uid)
+        for i in range(20):
+            if not os.fork():
+                break
+        time.sleep(60)
+time.sleep(60)
+"""
+
+
+def test_pids_of_many_users(home, skep):
+    """Root of a cell can be everybody in it; its limit counts them together."""
+    sid = home.new("--root", "--pids", "32")
+    skep("exec", "-d", sid, "--", "/usr/bin/python3", "-c", MANY_USERS, f"crowd of {sid}").ok()
+    hit(home, sid, "pids")
+    wait_for(lambda: len(find_procs(f"crowd of {sid}")) <= 32, why="the crowd to be no more than it may")
+    skep("stop", sid).ok()
+    usable(home, sid)
+
+
 def test_fork_bomb(home, skep):
     sid = home.new("--pids", "100")
     xid = skep("exec", "-d", sid, "--", "bash", "-c", ":(){ :|:& };:; sleep 30").ok().line
