@@ -126,7 +126,8 @@ struct cell {
 	char *gone_reason;
 	uint32_t spec_request, pause_request;
 	// watchdog
-	struct timer ttl, idle, sample, ending, look;
+	struct timer ttl, idle, sample, ending, look, deaf;
+	bool asked_again; // the deaf one
 	struct watch oom;
 	uint64_t oom_seen, pids_seen, disk_floor, walk_free, walk_free_files;
 	bool walking, told_memory, told_pids;

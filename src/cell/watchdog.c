@@ -22,6 +22,7 @@
 #define WALK_BYTES (64ull << 20) // at most this much may be written between two walks
 #define WALK_FILES 20000ull
 #define UNNAMED_EVERY 2 // samples
+#define DEAF_MS 5000 // twice
 #define DEEP_LOOKS 8 // walks between two complaints about what is too deep to count: time to remove it
 
 void watchdog_hit(struct cell *c, const char *limit, const char *message)
@@ -35,6 +36,51 @@ void watchdog_hit(struct cell *c, const char *limit, const char *message)
 	client_tell(c, M_HIT, &b);
 }
 
+static bool supervised(const struct cell *c)
+{
+	return !strcmp(c->iso.limits, "supervised");
+}
+
+// --- pid 1 ---
+
+static void ask_usage(struct cell *c)
+{
+	auto_buf struct buf b = BUF_INIT(16);
+	wire_u64(&b, supervised(c) ? c->spec.limits.memory : 0); // 0: with a cgroup all that matters is that it answers
+	wire_u64(&b, c->unnamed_memory);			  // which init can not see
+	chan_send_buf(&c->init, M_USAGE, 0, &b);
+}
+
+// Asked a second time: a supervisor that was held up itself finds the answer waiting.
+static void on_deaf(struct timer *t)
+{
+	struct cell *c = container_of(t, struct cell, deaf);
+	if (c->stage != CELL_UP)
+		return;
+	if (c->paused || !c->asked_again) {
+		c->asked_again = !c->paused;
+		timer_set(&c->loop, t, DEAF_MS);
+		return;
+	}
+	watchdog_hit(c, "init", "the sandbox's first process, which keeps its limits, did not answer; the sandbox was stopped. Go on with: skep start");
+	cell_end(c, "its first process did not answer", 0, false);
+}
+
+// What ends a cell's commands is done by its pid 1; where that is held up no limit holds, so that it must not stay so.
+static void expect_answer(struct cell *c)
+{
+	c->deaf.fn = on_deaf;
+	ask_usage(c);
+	if (!c->deaf.at_ms)
+		timer_set(&c->loop, &c->deaf, DEAF_MS);
+}
+
+static void heard(struct cell *c)
+{
+	c->asked_again = false;
+	timer_clear(&c->loop, &c->deaf);
+}
+
 // --- time ---
 
 static void on_timeout(struct timer *t)
@@ -42,6 +88,7 @@ static void on_timeout(struct timer *t)
 	struct sx *x = container_of(t, struct sx, timeout);
 	if (x->killed_for_time) {
 		sx_kill(x, SIGKILL, NULL);
+		expect_answer(x->cell);
 		return;
 	}
 	auto_free char *msg = xasprintf("timed out after %llu ms", (unsigned long long)x->spec.timeout_ms);
@@ -101,19 +148,6 @@ static void on_idle(struct timer *t)
 {
 	struct cell *c = container_of(t, struct cell, idle);
 	cell_end(c, "idle", LIMIT_STOP_GRACE_MS, true);
-}
-
-static bool supervised(const struct cell *c)
-{
-	return !strcmp(c->iso.limits, "supervised");
-}
-
-static void ask_usage(struct cell *c)
-{
-	auto_buf struct buf b = BUF_INIT(16);
-	wire_u64(&b, c->spec.limits.memory);
-	wire_u64(&b, c->unnamed_memory); // which init can not see
-	chan_send_buf(&c->init, M_USAGE, 0, &b);
 }
 
 // What is pending is counted a moment after commands end, never while somebody waits for one.
@@ -179,6 +213,7 @@ static void kill_all(struct cell *c, const char *reason)
 		sx_kill(x, SIGKILL, reason);
 	wire_u32(&b, SIGKILL);
 	chan_send(&c->init, M_SIGNAL, 1, 0, b.p, b.n);
+	expect_answer(c);
 }
 
 void watchdog_check_cgroup(struct cell *c)
@@ -222,6 +257,9 @@ static void over_pids(struct cell *c, uint32_t tasks)
 
 void watchdog_usage(struct cell *c, uint64_t used, uint32_t killed, uint32_t tasks)
 {
+	heard(c);
+	if (!supervised(c))
+		return;
 	if (killed) {
 		c->told_memory = true;
 		watchdog_hit(c, "memory", "the largest process was killed: the sandbox reached its memory limit; see --memory");
@@ -396,7 +434,7 @@ static void on_sample(struct timer *t)
 		watchdog_check_cgroup(c);
 		if (supervised(c)) {
 			look_for_unnamed(c);
-			ask_usage(c);
+			expect_answer(c);
 		}
 		sample_disk(c);
 	}

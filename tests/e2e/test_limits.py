@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Limits: each one holds, leaves a limit.hit event and a plain message, and the sandbox stays usable."""
 import os
+import signal
 import textwrap
 import time
 
 import pytest
 
-from kit import find_procs, proc_state, proc_table, wait_for
+from kit import depth, find_procs, proc_stat, proc_state, proc_table, wait_for
 
 HOG = "python3 -c \"b=[]\nwhile True: b.append(bytearray(b'x'*(8<<20)))\""
 
@@ -408,3 +409,16 @@ def test_commands_go_before_pid_1_from_their_first_instruction(home, skep, profi
         assert skep("exec", sid, "--", "sh", "-c", SCORES).ok().out.split() == expected
     assert skep("exec", "-t", sid, "--", "sh", "-c", SCORES).ok().out.split() == expected
     assert skep("run", *profile, "--", "sh", "-c", SCORES).ok().out.split() == expected
+
+
+def test_a_first_process_that_does_not_answer_keeps_no_cell(home, skep):
+    """Limits are kept through pid 1. Held up from outside here, as a workload that finds a way would do it."""
+    sid = home.new("--timeout", "2s")
+    skep("exec", "-d", sid, "--", "sh", "-c", "trap '' TERM; while :; do sleep 881107; done").ok()
+    first = wait_for(lambda: [p for p in find_procs("sleep\x00881107") if depth(p) > 1], why="the command")[0]
+    while depth(proc_stat(first)[1]) > 1:
+        first = proc_stat(first)[1]
+    os.kill(first, signal.SIGSTOP)
+    wait_for(lambda: not find_procs("881107"), 40, why="the end of all of it")
+    hit(home, sid, "first process")
+    usable(home, sid)
