@@ -9,6 +9,7 @@
 #include "cell/cell_int.h"
 #include "cell/changed.h"
 #include "cell/disk_use.h"
+#include "cell/held.h"
 #include "cell/unnamed.h"
 #include "model/msg.h"
 #include <fcntl.h>
@@ -432,6 +433,8 @@ static void on_sample(struct timer *t)
 		return;
 	if (!c->paused) {
 		watchdog_check_cgroup(c);
+		if (held_release(c->init_pid))
+			watchdog_hit(c, "exec", "a command was stopped by another process of the sandbox before it began, and was ended");
 		if (supervised(c)) {
 			look_for_unnamed(c);
 			expect_answer(c);

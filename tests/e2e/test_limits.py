@@ -422,3 +422,25 @@ def test_a_first_process_that_does_not_answer_keeps_no_cell(home, skep):
     wait_for(lambda: not find_procs("881107"), 40, why="the end of all of it")
     hit(home, sid, "first process")
     usable(home, sid)
+
+
+STOPPER = """
+import os, signal
+while True:
+    try:
+        os.kill(-1, signal.SIGSTOP)
+    except OSError:
+        pass
+"""
+
+
+def test_who_stops_everything_does_not_stop_pid_1(home, skep):
+    """A command that is stopped before it executes has pid 1 waiting for it."""
+    sid = home.new()
+    skep("exec", "-d", sid, "--", "python3", "-c", STOPPER).ok()
+    for _ in range(40):
+        skep("exec", "-d", sid, "--", "true", timeout=30).ok()
+        if [e for e in hits(home, sid) if "before it began" in str(e)]:
+            break  # it was, and went on
+    skep("stop", sid).ok()
+    usable(home, sid)
