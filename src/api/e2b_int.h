@@ -9,6 +9,7 @@
 //   e2b_metrics.c    what a sandbox uses                               e2b_upload.c     files for COPY
 //   e2b_headers.c    headers on the way out, the host on the way in
 #pragma once
+#include "api/answer.h"
 #include "api/e2b.h"
 #include "base/jsonw.h"
 
@@ -24,7 +25,6 @@ void e2b_say(struct request *r, int status, const char *message);
 		e2b_say(r, status, said_.msg);                 \
 	})
 int e2b_status(const struct err *e);
-struct jsonw e2b_out(struct request *r);
 void e2b_kstr_or_null(struct jsonw *w, const char *key, const char *s);
 void e2b_ktime(struct jsonw *w, const char *key, uint64_t unix_ms);
 // A member that must be a whole number of at least min, if it is there. Answers the request itself when it is not: false.

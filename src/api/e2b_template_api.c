@@ -61,7 +61,7 @@ static int read_tags(const json_t *o, const char *tag, char ***out, struct err *
 static int make(struct request *r, const char *word, struct err *e)
 {
 	char *name = NULL, *tag = NULL, **tags = NULL;
-	struct jsonw w = e2b_out(r);
+	struct jsonw w = answer_json(r);
 	struct limits l = {0};
 	int rc = e2b_word_split(word, &name, &tag, e) || read_tags(r->json, tag, &tags, e) || e2b_limits_read(r->json, &l, e) ? -1 : 0;
 	struct e2b_template *t = rc ? NULL : e2b_template_named(name);
@@ -243,7 +243,7 @@ void e2b_get_build_status(struct request *r)
 {
 	struct e2b_template *t = named(r);
 	struct e2b_build *b = t ? e2b_build_of(t, r->parts[1]) : NULL;
-	struct jsonw w = e2b_out(r);
+	struct jsonw w = answer_json(r);
 	uint64_t from = 0, n;
 	if (t && !b)
 		e2b_error(r, 404, "build '%.60s' not found", r->parts[1]);
@@ -272,7 +272,7 @@ void e2b_get_build_logs(struct request *r)
 {
 	struct e2b_template *t = named(r);
 	struct e2b_build *b = t ? e2b_build_of(t, r->parts[1]) : NULL;
-	struct jsonw w = e2b_out(r);
+	struct jsonw w = answer_json(r);
 	uint64_t from = 0, n;
 	if (t && !b)
 		e2b_error(r, 404, "build '%.60s' not found", r->parts[1]);
@@ -292,7 +292,7 @@ void e2b_get_alias(struct request *r)
 	struct e2b_build *b = NULL;
 	bool tagged = strchr(r->parts[0], ':');
 	struct e2b_template *t = e2b_template_find(r->parts[0], tagged ? &b : NULL, &e);
-	struct jsonw w = e2b_out(r);
+	struct jsonw w = answer_json(r);
 	if (t && !e2b_template_sees(r, t))
 		t = NULL, err_set(&e, ERR_NOT_FOUND, "template '%.80s' not found", r->parts[0]);
 	if (!t || (tagged && !b)) {
@@ -312,7 +312,7 @@ void e2b_post_tags(struct request *r)
 	struct e2b_build *b = NULL;
 	char **tags = NULL;
 	const char *target = json_str(r->json, "target");
-	struct jsonw w = e2b_out(r);
+	struct jsonw w = answer_json(r);
 	struct e2b_template *t = e2b_template_find(target, &b, &e);
 	if (!t || !b || read_tags(r->json, NULL, &tags, &e)) {
 		strv_free(tags);
@@ -357,7 +357,7 @@ void e2b_delete_tags(struct request *r)
 void e2b_get_tags(struct request *r)
 {
 	struct e2b_template *t = named(r);
-	struct jsonw w = e2b_out(r);
+	struct jsonw w = answer_json(r);
 	if (!t)
 		return;
 	jw_open(&w, '[');
@@ -421,7 +421,7 @@ static void put_template(struct jsonw *w, const struct e2b_template *t, bool bui
 
 void e2b_get_templates(struct request *r)
 {
-	struct jsonw w = e2b_out(r);
+	struct jsonw w = answer_json(r);
 	jw_open(&w, '[');
 	for (struct e2b_template *t = e2b_templates(); t; t = t->next)
 		if (!*t->source && e2b_template_sees(r, t))
@@ -433,7 +433,7 @@ void e2b_get_templates(struct request *r)
 void e2b_get_template(struct request *r)
 {
 	struct e2b_template *t = named(r);
-	struct jsonw w = e2b_out(r);
+	struct jsonw w = answer_json(r);
 	if (!t)
 		return;
 	put_template(&w, t, true);
@@ -444,7 +444,7 @@ void e2b_patch_template(struct request *r)
 {
 	struct err e;
 	struct e2b_template *t = named(r);
-	struct jsonw w = e2b_out(r);
+	struct jsonw w = answer_json(r);
 	if (!t)
 		return;
 	if (json_get_bool(r->json, "public", &t->is_public, &e)) {
