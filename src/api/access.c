@@ -12,18 +12,6 @@
 #define TEN_YEARS_MS 315360000000ULL
 #define HOLD_MS 10000 // for who makes a listener to begin to hold it
 
-static void put_time(struct jsonw *w, const char *key, uint64_t ms)
-{
-	char iso[32];
-	jw_key(w, key);
-	if (ms)
-		clock_iso(ms, iso);
-	if (ms)
-		jw_str(w, iso, strlen(iso));
-	else
-		jw_null(w);
-}
-
 // --- tokens ---
 
 static void put_token(struct jsonw *w, const struct token_row *t, const char *text)
@@ -31,17 +19,13 @@ static void put_token(struct jsonw *w, const struct token_row *t, const char *te
 	auto_free char *label = t->on == ON_LABEL ? xasprintf("label=%s", t->value) : NULL;
 	jw_open(w, '{');
 	jw_kstr(w, "id", t->id);
-	jw_key(w, "name");
-	if (t->name)
-		jw_str(w, t->name, strlen(t->name));
-	else
-		jw_null(w);
+	jw_nstr(w, "name", t->name);
 	jw_kstr(w, "scope", scope_name(t->scope));
 	jw_kstr(w, "on", t->on == ON_ALL ? "all" : label ? label : t->value);
 	jw_ku64(w, "rate", t->rate);
-	put_time(w, "created", t->created);
-	put_time(w, "expires", t->expires);
-	put_time(w, "used", t->used);
+	jw_ntime(w, "created", t->created);
+	jw_ntime(w, "expires", t->expires);
+	jw_ntime(w, "used", t->used);
 	jw_kstr(w, "token", text);
 	jw_close(w, '}');
 }

@@ -11,23 +11,6 @@
 
 #define PREFIX "/e2b"
 
-void e2b_kstr_or_null(struct jsonw *w, const char *key, const char *s)
-{
-	if (s) {
-		jw_kstr(w, key, s);
-		return;
-	}
-	jw_key(w, key);
-	jw_null(w);
-}
-
-void e2b_ktime(struct jsonw *w, const char *key, uint64_t unix_ms)
-{
-	char iso[32];
-	clock_iso(unix_ms, iso);
-	jw_kstr(w, key, iso);
-}
-
 // The number in the body is what the SDKs go by.
 void e2b_say(struct request *r, int status, const char *message)
 {

@@ -25,8 +25,6 @@ void e2b_say(struct request *r, int status, const char *message);
 		e2b_say(r, status, said_.msg);                 \
 	})
 int e2b_status(const struct err *e);
-void e2b_kstr_or_null(struct jsonw *w, const char *key, const char *s);
-void e2b_ktime(struct jsonw *w, const char *key, uint64_t unix_ms);
 // A member that must be a whole number of at least min, if it is there. Answers the request itself when it is not: false.
 bool e2b_number(struct request *r, const char *key, int64_t min, uint64_t *inout);
 

@@ -29,8 +29,8 @@ static void put_listed(struct jsonw *w, struct request *r, const struct e2b_box 
 	const struct sandbox *s = e2b_row(g, b);
 	bool running = s->state == STATE_RUNNING;
 	e2b_put_members(w, b);
-	e2b_ktime(w, "startedAt", b->started);
-	e2b_ktime(w, "endAt", running ? (b->ends ? b->ends : clock_unix_ms() + 365ULL * 86400000) : b->paused ? b->paused : b->started);
+	jw_ktime(w, "startedAt", b->started);
+	jw_ktime(w, "endAt", running ? (b->ends ? b->ends : clock_unix_ms() + 365ULL * 86400000) : b->paused ? b->paused : b->started);
 	jw_kstr(w, "state", running ? "running" : "paused");
 	jw_ku64(w, "cpuCount", cpus_of(s));
 	jw_ku64(w, "memoryMB", s->limits.memory >> 20);

@@ -138,7 +138,7 @@ static void put(struct jsonw *w, const struct e2b_metric *m)
 {
 	char pct[32];
 	jw_open(w, '{');
-	e2b_ktime(w, "timestamp", m->at);
+	jw_ktime(w, "timestamp", m->at);
 	jw_ku64(w, "timestampUnix", m->at / 1000);
 	jw_ku64(w, "cpuCount", m->cpus);
 	jw_key(w, "cpuUsedPct");

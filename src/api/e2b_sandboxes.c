@@ -39,7 +39,7 @@ void e2b_put_secrets(struct request *r, struct jsonw *w, const struct e2b_box *b
 	auto_free char *domain = domain_of(r);
 	if (*b->token)
 		jw_kstr(w, "envdAccessToken", b->token);
-	e2b_kstr_or_null(w, "domain", domain);
+	jw_nstr(w, "domain", domain);
 }
 
 void e2b_put_sandbox(struct request *r, struct jsonw *w, const struct e2b_box *b)
@@ -47,7 +47,7 @@ void e2b_put_sandbox(struct request *r, struct jsonw *w, const struct e2b_box *b
 	jw_open(w, '{');
 	e2b_put_members(w, b);
 	e2b_put_secrets(r, w, b);
-	e2b_kstr_or_null(w, "trafficAccessToken", *b->traffic ? b->traffic : NULL);
+	jw_nstr(w, "trafficAccessToken", *b->traffic ? b->traffic : NULL);
 	jw_close(w, '}');
 }
 

@@ -211,7 +211,7 @@ static void put_entry(struct jsonw *w, const char *log, bool text_only)
 	}
 	auto_free char *l = xstrndup(level.p, level.n), *s = xstrndup(step.p, step.n);
 	jw_open(w, '{');
-	e2b_ktime(w, "timestamp", at);
+	jw_ktime(w, "timestamp", at);
 	jw_kstr(w, "level", l);
 	jw_key(w, "message");
 	jw_str(w, rest.n ? rest.p : "", rest.n);
@@ -365,7 +365,7 @@ void e2b_get_tags(struct request *r)
 		jw_open(&w, '{');
 		jw_kstr(&w, "tag", g->tag);
 		jw_kstr(&w, "buildID", g->build);
-		e2b_ktime(&w, "createdAt", g->created);
+		jw_ktime(&w, "createdAt", g->created);
 		jw_close(&w, '}');
 	}
 	jw_close(&w, ']');
@@ -390,13 +390,13 @@ static void put_template(struct jsonw *w, const struct e2b_template *t, bool bui
 	jw_kbool(w, "public", t->is_public);
 	put_list(w, "aliases", t->name);
 	put_list(w, "names", t->name);
-	e2b_ktime(w, "createdAt", t->created);
-	e2b_ktime(w, "updatedAt", t->updated);
-	e2b_kstr_or_null(w, "createdBy", NULL);
+	jw_ktime(w, "createdAt", t->created);
+	jw_ktime(w, "updatedAt", t->updated);
+	jw_nstr(w, "createdBy", NULL);
 	if (t->spawned)
-		e2b_ktime(w, "lastSpawnedAt", t->spawned);
+		jw_ktime(w, "lastSpawnedAt", t->spawned);
 	else
-		e2b_kstr_or_null(w, "lastSpawnedAt", NULL);
+		jw_nstr(w, "lastSpawnedAt", NULL);
 	jw_ku64(w, "spawnCount", t->spawn_count);
 	jw_ku64(w, "buildCount", count);
 	jw_kstr(w, "envdVersion", E2B_ENVD_VERSION);
@@ -408,8 +408,8 @@ static void put_template(struct jsonw *w, const struct e2b_template *t, bool bui
 			jw_open(w, '{');
 			jw_kstr(w, "buildID", x->id);
 			jw_kstr(w, "status", x->state);
-			e2b_ktime(w, "createdAt", x->created);
-			e2b_ktime(w, "updatedAt", x->created);
+			jw_ktime(w, "createdAt", x->created);
+			jw_ktime(w, "updatedAt", x->created);
 			jw_ku64(w, "cpuCount", t->cpus ? t->cpus : 2);
 			jw_ku64(w, "memoryMB", t->memory_mb ? t->memory_mb : l.memory >> 20);
 			jw_close(w, '}');
