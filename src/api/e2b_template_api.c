@@ -239,14 +239,21 @@ static bool page_of(struct request *r, uint64_t *from, uint64_t *n)
 	return false;
 }
 
+// NULL: answered with 404.
+static struct e2b_build *named_build(struct request *r, const struct e2b_template *t)
+{
+	struct e2b_build *b = e2b_build_of(t, r->parts[1]);
+	if (!b)
+		e2b_error(r, 404, "build '%.60s' not found", r->parts[1]);
+	return b;
+}
+
 void e2b_get_build_status(struct request *r)
 {
 	struct e2b_template *t = named(r);
-	struct e2b_build *b = t ? e2b_build_of(t, r->parts[1]) : NULL;
+	struct e2b_build *b = t ? named_build(r, t) : NULL;
 	struct jsonw w = answer_json(r);
 	uint64_t from = 0, n;
-	if (t && !b)
-		e2b_error(r, 404, "build '%.60s' not found", r->parts[1]);
 	if (!b || !page_of(r, &from, &n))
 		return;
 	jw_open(&w, '{');
@@ -271,11 +278,9 @@ void e2b_get_build_status(struct request *r)
 void e2b_get_build_logs(struct request *r)
 {
 	struct e2b_template *t = named(r);
-	struct e2b_build *b = t ? e2b_build_of(t, r->parts[1]) : NULL;
+	struct e2b_build *b = t ? named_build(r, t) : NULL;
 	struct jsonw w = answer_json(r);
 	uint64_t from = 0, n;
-	if (t && !b)
-		e2b_error(r, 404, "build '%.60s' not found", r->parts[1]);
 	if (!b || !page_of(r, &from, &n))
 		return;
 	jw_open(&w, '{');
