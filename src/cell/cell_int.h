@@ -129,7 +129,7 @@ struct cell {
 	struct timer ttl, idle, sample, ending, look;
 	struct watch oom;
 	uint64_t oom_seen, pids_seen, disk_floor, walk_free, walk_free_files;
-	bool walking, told_memory, told_pids;
+	bool told_memory, told_pids;
 	uint32_t deep_looks, samples;
 	uint64_t unnamed_memory;
 	struct watch unnamed;
