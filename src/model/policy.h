@@ -118,7 +118,7 @@ bool policy_names(const struct policy *p, const struct host_name *h); // DNS may
 const char *policy_address(const struct policy *p, const struct host_name *h,
 			   uint16_t port); // borrowed; NULL = resolve
 
-// One or more of none, registries, git, llm, open, joined with ','. registries: "host[:port]\tsource" each
+// none, or one or more of registries, git, llm, open, joined with ','. registries: "host[:port]\tsource" each
 // (workspace/registries.h), may be NULL. Adds all or, on failure, nothing.
 int preset_add(struct policy *p, const char *preset, char *const *registries, struct err *e) MUST_USE;
 

@@ -772,7 +772,7 @@ static void a_bad_preset_adds_nothing(void **state)
 	(void)state;
 	struct policy p = {0};
 	struct err e = {0};
-	static const char *const bad[] = {"", "git,", ",git", "Git", "open,x", "git llm", "registry", "none\n"};
+	static const char *const bad[] = {"", "git,", ",git", "Git", "open,x", "git llm", "registry", "none\n", "none,open", "git,none"};
 	for (size_t i = 0; i < countof(bad); i++)
 		if (!preset_add(&p, bad[i], NULL, &e))
 			fail_msg("taken: %s", bad[i]);
