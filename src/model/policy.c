@@ -46,14 +46,19 @@ int policy_add_text(struct policy *p, const char *rule, const char *from, struct
 	return rule_parse(rule, from, &r, e) ? -1 : policy_add(p, &r, e);
 }
 
-// A range that allows must name what is not everybody's: by its kind, or as that one address.
+// A range that denies also counts for what an address carries. One that allows must name what is not everybody's: by its
+// kind, or as that one address.
 static bool range_fits(const struct rule *r, const struct host_name *h)
 {
-	struct range a;
-	if (!range_of_host(h, &a) || !range_has(&r->range, &a))
+	struct range a, inner;
+	if (!range_of_host(h, &a))
+		return false;
+	if (r->deny)
+		return range_has(&r->range, &a) || (range_carries(&a, &inner) && range_has(&r->range, &inner));
+	if (!range_has(&r->range, &a))
 		return false;
 	const char *kind = range_kind(&a), *own = range_kind(&r->range);
-	return r->deny || !kind || range_is_one(&r->range) || (own && !strcmp(own, kind));
+	return !kind || range_is_one(&r->range) || (own && !strcmp(own, kind));
 }
 
 static bool host_fits(const struct rule *r, const struct host_name *h)

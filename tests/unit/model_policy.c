@@ -538,6 +538,10 @@ static void ranges(void **state)
 	p = MAKE("!8.8.8.8");
 	assert_false(policy_has_ranges(&p));
 	policy_done(&p);
+	p = MAKE("[::/0]", "!8.8.8.0/24"); // whoever carries it to IPv4 would reach what is denied
+	assert_true(dials(&p, "64:ff9b::909:909", 443) && dials(&p, "2600::1", 443));
+	assert_false(dials(&p, "64:ff9b::808:808", 443) || dials(&p, "2002:808:808::1", 443) || dials(&p, "2600::5efe:808:808", 443));
+	policy_done(&p);
 }
 
 static void ranges_that_are_not_everybodys(void **state)
