@@ -365,7 +365,8 @@ static void denied_paths(void **state)
 	assert_true(policy_opens(&p, &a, 443));
 	assert_true(serves(&p, "a.test", "GET", "/x"));
 	static const char *const refused[] = {"/admin/x",  "/%61dmin/x", "/admin%2Fx",	  "/x/../admin/x", "/./admin/x",
-					      "//admin/x", "/admin;a/x", "/x/..%5cadmin", "/%2561dmin/x",  "*"};
+					      "//admin/x", "/admin;a/x", "/x/..%5cadmin", "/%2561dmin/x",  "*",
+					      "/ADMIN/x",  "/Admin/",	 "/%41dmin/x"};
 	for (size_t i = 0; i < countof(refused); i++)
 		if (serves(&p, "a.test", "GET", refused[i]))
 			fail_msg("served: %s", refused[i]);
