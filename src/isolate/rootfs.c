@@ -167,7 +167,8 @@ static void skeleton_views(struct plan *p)
 		plan_add(p, MOUNT_MASK, NULL, *m, NULL, 0);
 	for (const char *const *r = proc_readonly; *r; r++)
 		plan_add(p, MOUNT_RDONLY, NULL, *r, NULL, 0);
-	plan_add(p, MOUNT_DEVPTS, NULL, "dev/pts", "newinstance,ptmxmode=0666,mode=0620", 0);
+	// the host has 4096 terminals for everybody, and keeps but a quarter of them for itself
+	plan_add(p, MOUNT_DEVPTS, NULL, "dev/pts", "newinstance,ptmxmode=0666,mode=0620,max=256", 0);
 	plan_add(p, MOUNT_MQUEUE, NULL, "dev/mqueue", NULL, 0);
 }
 
