@@ -66,7 +66,7 @@ static int admit(struct request *r, const char *method, struct err *e)
 
 struct actor request_actor(const struct request *r)
 {
-	struct actor a = {0};
+	struct actor a = {.local = r->who->scope == SCOPE_LOCAL};
 	if (fmt_to(a.name, sizeof a.name, "%s", r->who->name))
 		a.name[0] = 0;
 	return a;

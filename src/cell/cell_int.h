@@ -68,6 +68,7 @@ struct client {
 	uint64_t away_ms;    // for how long it is expected then
 	bool bye;	     // it had its last word
 	uint64_t mine;	     // bytes of stdin that came from it, with a line: on all its connections
+	uint64_t signals;    // number of the last signal that came from it; as above
 	struct sx *exec;     // NULL: none, or another line of the same client has it now
 	uint64_t off[2];     // sent
 	uint64_t seen[2];    // and known to have come; counts for a client with a line

@@ -182,6 +182,18 @@ static bool is_passable(const struct head *req)
 	return req->path[0] == '/' && !strchr(req->path, '#');
 }
 
+// Where rules look at method and path, nothing else in the request may say another one.
+static bool is_what_it_says(struct exchange *x)
+{
+	struct conn *c = x->o->c;
+	const char *other = head_override(&x->req, policy_looks_at(&c->g->policy, &c->host, c->port));
+	if (!other)
+		return true;
+	auto_free char *why = xasprintf("%s may say another method or path than the one that is judged", other);
+	gate_denied(x->o->g, c, "request", why, NULL);
+	return false;
+}
+
 void exchange_begin(struct exchange *x, const char *authority)
 {
 	x->begun = true;
@@ -196,6 +208,10 @@ void exchange_begin(struct exchange *x, const char *authority)
 		refuse(x, REFUSE_HOST);
 		return;
 	}
+	if (!is_what_it_says(x)) {
+		refuse(x, REFUSE_POLICY);
+		return;
+	}
 	if (x->o->failed) {
 		refuse(x, x->o->failed);
 		return;
@@ -205,6 +221,20 @@ void exchange_begin(struct exchange *x, const char *authority)
 	enum verdict v = gate_judge(x->o->c, &x->judging, x->req.method, place);
 	if (v != VERDICT_ASK)
 		judged(&x->judging, v);
+}
+
+// Who answered a question meant this request; a new rule can take back only what a rule gave.
+bool exchange_is_allowed(struct exchange *x)
+{
+	struct conn *c = x->o ? x->o->c : NULL;
+	if (!x->begun || x->refused || x->judging.ask)
+		return true;
+	enum verdict v = policy_judge(&c->g->policy, &(struct request){&c->host, c->port, x->method, x->path}, NULL);
+	if (v == VERDICT_ALLOW || (v == VERDICT_ASK && !x->judging.rule))
+		return true;
+	gate_denied(x->o->g, c, "policy", "the new policy does not allow the request under way", x->judging.rule);
+	judging_done(&x->judging); // the rule let it through: it is not what refuses it
+	return false;
 }
 
 bool exchange_up(struct exchange *x, const char *p, size_t n)

@@ -2,6 +2,7 @@
 #include "gate/fields.h"
 
 #include "base/mem.h"
+#include "gate/credential.h"
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -82,6 +83,43 @@ void head_value(struct field *f, const char *p, size_t n, bool ours)
 	wipe(f->value, f->ours);
 	f->value = xstrndup(p, n);
 	f->ours = ours;
+}
+
+// CGI and its heirs do not tell '-' from '_'.
+static bool is_alike(const char *a, const char *b)
+{
+	for (; *a && *b; a++, b++)
+		if (*a != *b && (*a | 32) != (*b | 32) && !(strchr("-_", *a) && strchr("-_", *b)))
+			return false;
+	return *a == *b;
+}
+
+static const char *query_override(const char *path)
+{
+	struct str rest = str_of(path), part;
+	str_next(&rest, '?', &part);
+	while (str_next(&rest, '&', &part)) {
+		const char *equals = memchr(part.p, '=', part.n);
+		if (credential_key_is((struct str){part.p, equals ? (size_t)(equals - part.p) : part.n}, "_method"))
+			return "_method";
+	}
+	return NULL;
+}
+
+const char *head_override(const struct head *h, struct looked_at counts)
+{
+	static const struct {
+		const char *name;
+		bool path; // else the method
+	} known[] = {
+		{"X-HTTP-Method-Override", false}, {"X-HTTP-Method", false}, {"X-Method-Override", false},
+		{"X-Original-URL", true},	   {"X-Rewrite-URL", true},
+	};
+	for (size_t i = 0; i < h->n; i++)
+		for (size_t k = 0; k < countof(known); k++)
+			if ((known[k].path ? counts.path : counts.method) && is_alike(h->f[i].name, known[k].name))
+				return known[k].name;
+	return counts.method ? query_override(h->path) : NULL;
 }
 
 // What Connection may not take away: naming them there is how one server is made to read another request than the next.

@@ -458,6 +458,13 @@ static bool h1_is_idle(void *d)
 	return h->state == H1_HEAD || h->state == H1_ENDING;
 }
 
+static void h1_policy(void *d)
+{
+	struct h1 *h = d;
+	if (h->state != H1_ENDING && !exchange_is_allowed(&h->x))
+		refuse(h, REFUSE_POLICY);
+}
+
 static void h1_stop(void *d)
 {
 	struct h1 *h = d;
@@ -475,5 +482,6 @@ static void h1_free(void *d)
 
 const struct driver h1_driver = {
 	h1_start,      h1_client_data, h1_server_data, h1_client_drain, h1_server_drain, h1_client_end,
-	h1_server_end, h1_dialled,     h1_is_idle,     h1_stop,		h1_free,
+	h1_server_end, h1_dialled,     h1_is_idle,     h1_policy,	h1_stop,
+	h1_free,
 };

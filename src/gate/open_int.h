@@ -52,6 +52,8 @@ void exchange_init(struct exchange *x, struct opened *o, void (*judged)(struct e
 // x->req is complete; authority is what the client calls the host (NULL: nothing or twice). judged() follows, at once
 // or later.
 void exchange_begin(struct exchange *x, const char *authority);
+// The policy is new. False: it no longer allows what is under way (the event is sent), and the driver ends it.
+bool exchange_is_allowed(struct exchange *x);
 // A piece of the request's body. False: it has a placeholder and must not go out (the event is sent).
 bool exchange_up(struct exchange *x, const char *p, size_t n);
 void exchange_up_trailer(struct exchange *x, struct head *trailer); // what may not go out is taken from it
@@ -71,6 +73,7 @@ struct driver {
 	void (*server_end)(void *d, bool clean);
 	void (*dialled)(void *d); // after opened_dial: the host is there, or o->failed says why not
 	bool (*is_idle)(void *d); // no request under way
+	void (*policy)(void *d);  // it is new: what it does not allow any more ends
 	void (*stop)(void *d);	  // ends its exchanges; no callback comes any more
 	void (*free)(void *d);
 };

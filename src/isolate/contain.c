@@ -28,7 +28,7 @@ static int limit_namespace(const struct contain *c, struct err *e)
 {
 	if (fs_put(AT_FDCWD, "/proc/sys/user/max_user_namespaces", c->nested ? "256" : "0", e))
 		return -1;
-	return fs_put(AT_FDCWD, "/proc/sys/user/max_inotify_instances", "64", e);
+	return userns_limit_watches(USERNS_ONE_CELL, e);
 }
 
 // The template's null device: checked to be one when the template was made, and mounted without set-user-id already.

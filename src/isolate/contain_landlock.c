@@ -38,6 +38,7 @@ static int add_paths(struct rules *r, const struct cell_spec *s, struct err *e)
 		{"/run", true, false},
 		{s->ws_path, true, false},
 		{s->home, true, false},
+		{"/dev/mqueue", true, false}, // mq_open goes by a mount of the kernel's own, which has no /dev above it
 	};
 	for (size_t i = 0; i < PATHS; i++)
 		if (add_path(r, paths[i].path, paths[i].write, paths[i].device, e))

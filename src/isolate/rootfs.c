@@ -119,7 +119,7 @@ void rootfs_template(const struct rootfs_host *h, struct plan *p)
 		template_tools(h, p);
 	plan_add(p, MOUNT_FILE, NULL, "etc/fstab", "", 0);
 	plan_add(p, MOUNT_FILE, NULL, "etc/gitconfig",
-		 "[core]\n\tcheckStat = minimal\n\ttrustctime = false\n[safe]\n\tdirectory = *\n", 0);
+		 "[core]\n\tcheckStat = minimal\n\ttrustctime = false\n[safe]\n\tdirectory = *\n[include]\n\tpath = /.skep/gitconfig\n", 0);
 	// Instead of the host's, whose included files ssh would refuse for their owner. Nobody is there to look at a host's
 	// key: it is believed the first time, and a change of it never.
 	plan_add(p, MOUNT_FILE, NULL, "etc/ssh/ssh_config", "Host *\n\tStrictHostKeyChecking accept-new\n\tHashKnownHosts yes\n", 0);
@@ -167,7 +167,8 @@ static void skeleton_views(struct plan *p)
 		plan_add(p, MOUNT_MASK, NULL, *m, NULL, 0);
 	for (const char *const *r = proc_readonly; *r; r++)
 		plan_add(p, MOUNT_RDONLY, NULL, *r, NULL, 0);
-	plan_add(p, MOUNT_DEVPTS, NULL, "dev/pts", "newinstance,ptmxmode=0666,mode=0620", 0);
+	// the host has 4096 terminals for everybody, and keeps but a quarter of them for itself
+	plan_add(p, MOUNT_DEVPTS, NULL, "dev/pts", "newinstance,ptmxmode=0666,mode=0620,max=256", 0);
 	plan_add(p, MOUNT_MQUEUE, NULL, "dev/mqueue", NULL, 0);
 }
 
@@ -373,13 +374,17 @@ static void identity(const struct cell_spec *s, const char *dir, struct plan *p)
 {
 	auto_free char *hosts = xasprintf("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost\n127.0.1.1\t%s\n", s->hostname);
 	auto_free char *name = xasprintf("%s\n", s->hostname), *machine = xasprintf("%s\n", s->machine_id);
+	// Never empty: each cell leaves as much behind as it found.
+	auto_free char *git = xasprintf("# who commits, as skep was told\n%s", s->git_user ? s->git_user : "");
 	const char *files[][2] = {
 		{"hostname", name},
 		{"hosts", hosts},
 		{"machine-id", machine},
 		{"resolv.conf", "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"},
+		{"gitconfig", git},
 	};
-	for (size_t i = 0; i < countof(files); i++) {
+	// An image has a gitconfig of its own, or none.
+	for (size_t i = 0; i < countof(files) - !!s->image; i++) {
 		auto_free char *dst = xasprintf("%s/%s", dir, files[i][0]);
 		plan_add(p, MOUNT_FILE, NULL, dst, files[i][1], strcmp(dir, OWN) ? 0 : MF_OURS);
 	}

@@ -3,16 +3,37 @@
 import json
 import os
 import re
+import shutil
+import signal
 import socket
 import subprocess
 
 import pytest
 
-from kit import World, remove_tree, wait_for
+from kit import World, proc_state, remove_tree, wait_for
 
 
 def one_line(r):
     assert len([x for x in r.err.splitlines() if x.strip()]) == 1, r.err
+
+
+def test_a_daemon_of_another_build(home, skep):
+    """Started before an update, it does not know what the new command line asks for: that is said, and what to do."""
+    skep("run", "--", "true").ok()
+    pid = home.skepd_pid()
+    new = f"{home.top}/new"
+    shutil.copytree(home.programs, new, ignore=lambda d, names: [x for x in names if not x.startswith("skep")])
+    run = lambda *args: subprocess.run([f"{new}/skep", *args], env=home.env, cwd=home.dir, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, text=True, check=False)
+    assert "another build" not in run("show", "nope").stderr  # a copy is no other build
+    with open(f"{new}/skepd", "ab") as f:
+        f.write(b"later")
+    r = run("show", "nope")
+    assert r.returncode == 3 and "nope" in r.stderr and f"kill {pid} ends it" in r.stderr and len(r.stderr.splitlines()) == 1
+    os.kill(pid, signal.SIGTERM)
+    wait_for(lambda: proc_state(pid) in (None, "Z"), 10, why="skepd to end")
+    r = run("show", "nope")
+    assert r.returncode == 3 and "another build" not in r.stderr
+    assert "another build" in skep("show", "nope").err  # now the old command line is the stranger
 
 
 def test_unwritable_skep_home(home, skep):

@@ -335,7 +335,7 @@ def test_a_greeting_of_another_version_is_refused(home, skep):
         s.sendall(struct.pack("<IBBBBI", len(body), 3, 0, 0, 0, 0) + body)
         s.settimeout(10)
         said = s.recv(4096)
-        assert said[4] == 1 and b"protocol version 2" in said and str(version).encode() in said
+        assert said[4] == 1 and b"protocol version 3" in said and str(version).encode() in said
         assert (b"older" if version > 2 else b"newer") in said
         s.close()
     assert skep("exec", box, "--", "echo", "well").ok().line == "well"

@@ -532,6 +532,20 @@ def test_smuggling(home):
     canary.close()
 
 
+def test_a_request_that_says_two_things(home, http):
+    """Fields that some servers obey instead of the request line, where a rule looks at that line."""
+    port = http.port
+    cell = Cell(home, "--allow", f"GET canary.test:{port}/open/*=127.0.0.1", "--allow", f"other.test:{port}=127.0.0.1")
+    tries = [("/open/a", f"{n}: {v}") for n, v in (("X-HTTP-Method-Override", "DELETE"), ("x_http_method", "DELETE"), ("X-Method-Override", "PUT"), ("X-Original-URL", "/closed"), ("X-Rewrite-URL", "/closed"))]
+    tries += [("/open/a?_method=DELETE", "X-Any: 1"), ("/open/a?b=1&%5fmethod=PUT", "X-Any: 1")]
+    got = cell.tries(f"say([get('canary.test', {port}, p, [f]) for p, f in {tries!r}])")
+    assert all(x.startswith("HTTP/1.1 403") for x in got) and not http.names, got
+    assert len(cell.events("denied", what="request")) == len(tries)
+    assert "X-Original-URL may say another" in cell.event("denied", what="request", why="X-Original-URL may say another method or path than the one that is judged")["why"]
+    # The control: without such a field, and where no rule looks at requests, it goes through.
+    assert all("canary" in x for x in cell.tries(f"say([get('canary.test', {port}, '/open/a'), get('other.test', {port}, '/', ['X-HTTP-Method-Override: PUT'])])"))
+
+
 # --- T-048: life and abuse ----------------------------------------------------------------------------------------
 
 
@@ -567,6 +581,35 @@ say(end(b))""")
     cell.event("denied", what="policy", port=tls_canary.port)
     cell.set("--remove", "!canary.test", "--allow", rule)  # and works again
     assert cell.tries(f"say(tcp('canary.test', {echo.port}, b'ping\\n', 2, False))") == "ping\n"
+
+
+def test_a_rule_taken_back_ends_the_request_under_way(home):
+    """The host stays allowed for other requests; what is being answered by a rule that is gone is not."""
+    half = Canary(answer=b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
+    a, b = (f"GET canary.test:{half.port}/{x}=127.0.0.1" for x in "ab")
+    cell = Cell(home, "--allow", a, "--allow", b)
+    try:
+        p, said = cell.starts(f"""
+def begin(path):
+    s = socket.create_connection(("canary.test", {half.port}))
+    s.sendall(f"GET {{path}} HTTP/1.1\\r\\nHost: canary.test:{half.port}\\r\\n\\r\\n".encode())
+    got = b""
+    while not got.endswith(b"half"): got += s.recv(1000)
+    return s
+def end(s):
+    try: return s.recv(100).decode()
+    except OSError as e: return name_of(e)
+one, two = begin("/a"), begin("/b")
+say("both"); say(end(one))
+two.settimeout(0.3); say(end(two))""")
+        assert said() == "both"
+        cell.set("--remove", a)
+        assert said() in ("ECONNRESET", "")
+        assert said() == "TimeoutError"  # the other one goes on
+        p.wait(10)
+        assert "request under way" in cell.event("denied", what="policy", rule=a)["why"]
+    finally:
+        half.close()
 
 
 def test_fake_addresses_belong_to_one_sandbox(home, http):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Limits: each one holds, leaves a limit.hit event and a plain message, and the sandbox stays usable."""
 import os
+import textwrap
 import time
 
 import pytest
@@ -117,10 +118,32 @@ for i in range(600):
     time.sleep(0.01)
 open("/tmp/got-away", "w").close()
 """
+UNNAMED = """
+kept = []
+block = os.urandom(1 << 20)
+for i in range(600):
+    kept.append(f := open('u%d' % i, 'wb', buffering=0))
+    os.unlink('u%d' % i)
+    f.write(block)
+    time.sleep(0.01)
+open("/tmp/got-away", "w").close()
+"""
+# A thread by clone(2) without CLONE_FILES: its table of descriptors is its own.
+OWN_FILES = """
+import ctypes
+def alone(fn):
+    libc = ctypes.CDLL(None)
+    stack = ctypes.create_string_buffer(1 << 20)
+    run = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(lambda _: fn() or 0)
+    libc.clone(run, ctypes.c_void_p(ctypes.addressof(stack) + (1 << 20)), 0x100 | 0x200 | 0x800 | 0x10000, None)
+    time.sleep(60)
+"""
 EVASIONS = {
     "far below": "for i in range(260):\n    os.mkdir('d')\n    os.chdir('d')\n" + FILL,
     "too far below": "for i in range(1100):\n    os.mkdir('d')\n    os.chdir('d')\n" + FILL,
-    "without a name": "kept = []\n" + FILL.replace("    with", "    kept.append(f := open('u%d' % i, 'wb', buffering=0))\n    os.unlink('u%d' % i)\n    f.write(block)\n    continue\n    with").replace("    continue\n", "    time.sleep(0.01)\n    continue\n"),
+    "without a name": UNNAMED,
+    "by one that nobody may look into": "import ctypes\nctypes.CDLL(None).prctl(4, 0)\n" + UNNAMED,
+    "by a thread that shares no descriptors": OWN_FILES + "def fill():\n" + textwrap.indent(UNNAMED, "    ") + "alone(fill)\n",
     "in no exec": "for i in range(2):\n    if os.fork():\n        os._exit(0)\n    os.setsid()\n" + FILL,
 }
 
