@@ -8,7 +8,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#define PATHS 7
+#define PATHS 8
 #define MOUNTS 64 // what is mounted beyond can be read only
 
 struct rules {
