@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The engine's structs as JSON. Members are there always, null where there is nothing: clients need not ask whether.
 #include "api/code.h"
 
 #include "base/clock.h"
