@@ -40,6 +40,7 @@ struct gate {
 	struct chan cell;		       // channel G
 	char *sandbox, *resolver_at, *ca_cert; // resolver_at "" = the system's; ca_cert: PEM, "" = none
 	struct policy policy;
+	uint32_t policies; // grows with every new one
 	struct secrets secrets;	     // replaced as a whole by M_SECRETS
 	uint32_t secrets_generation; // grows with every replacement
 	struct listener {

