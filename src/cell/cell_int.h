@@ -7,7 +7,8 @@
 //   build.c     life: spec -> up                        ending.c   -> ending -> gone
 //   cell.c      pausing, and the channel to init
 //   control.c   the channel to skepd and the cell's socket
-//   execs.c     execs and their captured output        client.c   attached clients
+//   execs.c     execs                                  client.c   attached clients
+//   output.c    what they wrote
 //   record.c    what goes to the journal                watchdog.c time and resource limits
 //   gate.c      the way out                             denied.c   what was refused
 //   changed.c   files that changed                      watching.c who sees it happen
@@ -15,11 +16,11 @@
 //   away.c      clients whose line broke
 #pragma once
 #include "base/chan.h"
-#include "base/ring.h"
 #include "cell/ahead.h"
 #include "cell/gate.h"
 #include "cell/mold.h"
 #include "cell/nursery.h"
+#include "cell/output.h"
 #include "cell/seat.h"
 #include "journal/journal.h"
 #include "model/spec.h"
@@ -28,12 +29,6 @@ enum cell_stage { CELL_WAITING, CELL_BUILDING, CELL_UP, CELL_ENDING, CELL_GONE, 
 
 struct cast; // terminal recording
 struct live; // cell/watching.h
-
-struct output {
-	struct ring ring; // fd -1 until the first byte
-	bool lost;	  // could not be written: only attached clients see it
-	uint64_t total, credit;
-};
 
 struct sx { // an exec, as the supervisor sees it
 	struct sx *next;
@@ -53,7 +48,7 @@ struct sx { // an exec, as the supervisor sees it
 	struct output out[2];
 	struct cast *cast;
 	struct live *live; // of the job `watch`
-	struct timer timeout;
+	struct timer timeout, promise; // promise: until the client that was told to come must be there
 	bool killed_for_time;
 };
 
