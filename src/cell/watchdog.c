@@ -12,8 +12,10 @@
 #include "cell/held.h"
 #include "cell/unnamed.h"
 #include "model/msg.h"
+#include <assert.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -204,6 +206,38 @@ void watchdog_activity(struct cell *c)
 		timer_clear(&c->loop, &c->idle);
 }
 
+// --- helpers ---
+
+#define HELPER_MAX 64 // bytes of what one counts
+static_assert(sizeof(struct unnamed) <= HELPER_MAX && sizeof(struct disk_use) <= HELPER_MAX, "what a helper counts fits");
+
+// Counts in a child: there may be much to look at, and the supervisor answers execve calls. The watch tells when it is done;
+// one that could not be started is tried again at the next sample.
+static void helper_start(struct cell *c, struct watch *w, void (*count)(const struct cell *c, void *out), size_t size)
+{
+	int p[2];
+	struct err e;
+	if (pipe2(p, O_CLOEXEC))
+		return;
+	pid_t pid = fork();
+	if (!pid) {
+		_Alignas(max_align_t) char counted[HELPER_MAX];
+		count(c, counted);
+		_exit(write(p[1], counted, size) == (ssize_t)size ? 0 : 1);
+	}
+	close(p[1]);
+	if (pid < 0 || loop_add(&c->loop, w, p[0], LOOP_IN, &e))
+		close(p[0]);
+}
+
+// False: it died over it.
+static bool helper_end(struct cell *c, struct watch *w, void *out, size_t size)
+{
+	auto_fd int fd = w->fd;
+	loop_del(&c->loop, w);
+	return read(fd, out, size) == (ssize_t)size;
+}
+
 // --- memory and processes ---
 
 // Also those that have left every exec.
@@ -290,11 +324,8 @@ static void on_unnamed(struct watch *w, uint32_t events)
 {
 	struct cell *c = container_of(w, struct cell, unnamed);
 	struct unnamed u;
-	int fd = w->fd;
 	(void)events;
-	loop_del(&c->loop, w);
-	bool whole = read(fd, &u, sizeof u) == sizeof u;
-	close(fd);
+	bool whole = helper_end(c, w, &u, sizeof u);
 	c->unnamed_memory = whole ? u.memory : 0;
 	if (!whole || !c->spec.limits.memory || u.memory <= c->spec.limits.memory)
 		return;
@@ -304,23 +335,18 @@ static void on_unnamed(struct watch *w, uint32_t events)
 		kill_all(c, "the sandbox reached its memory limit");
 }
 
+static void count_unnamed(const struct cell *c, void *out)
+{
+	unnamed_count(c->init_pid, out);
+}
+
 // A cgroup counts memory in files that only a descriptor holds; where there is none they are looked for.
 static void look_for_unnamed(struct cell *c)
 {
-	int p[2];
-	struct err e;
-	if (c->unnamed.fd >= 0 || c->samples++ % UNNAMED_EVERY || pipe2(p, O_CLOEXEC))
+	if (c->unnamed.fd >= 0 || c->samples++ % UNNAMED_EVERY)
 		return;
-	pid_t pid = fork();
-	if (!pid) {
-		struct unnamed u;
-		unnamed_count(c->init_pid, &u);
-		_exit(write(p[1], &u, sizeof u) == sizeof u ? 0 : 1);
-	}
-	close(p[1]);
 	c->unnamed.fn = on_unnamed;
-	if (pid < 0 || loop_add(&c->loop, &c->unnamed, p[0], LOOP_IN, &e))
-		close(p[0]);
+	helper_start(c, &c->unnamed, count_unnamed, sizeof(struct unnamed));
 }
 
 // --- disk ---
@@ -363,34 +389,22 @@ static void on_walked(struct watch *w, uint32_t events)
 {
 	struct cell *c = container_of(w, struct cell, walk);
 	struct disk_use u;
-	int fd = w->fd;
 	(void)events;
-	loop_del(&c->loop, w);
-	if (read(fd, &u, sizeof u) == sizeof u)
+	if (helper_end(c, w, &u, sizeof u))
 		over_disk(c, &u);
-	close(fd);
-	c->walking = false;
 }
 
-// In a child: the tree may be large, and the supervisor answers execve calls.
+static void count_disk(const struct cell *c, void *out)
+{
+	disk_use_count(c->spec.layer, c->init_pid, out);
+}
+
 static void start_walk(struct cell *c)
 {
-	int p[2];
-	struct err e;
-	if (c->walking || pipe2(p, O_CLOEXEC))
+	if (c->walk.fd >= 0)
 		return;
-	pid_t pid = fork();
-	if (!pid) {
-		struct disk_use u;
-		disk_use_count(c->spec.layer, c->init_pid, &u);
-		_exit(write(p[1], &u, sizeof u) == sizeof u ? 0 : 1);
-	}
-	close(p[1]);
 	c->walk.fn = on_walked;
-	if (pid < 0 || loop_add(&c->loop, &c->walk, p[0], LOOP_IN, &e))
-		close(p[0]);
-	else
-		c->walking = true;
+	helper_start(c, &c->walk, count_disk, sizeof(struct disk_use));
 }
 
 static void sample_disk(struct cell *c)
