@@ -163,12 +163,12 @@ static void pump_stream(struct client *cl, int i)
 	if (cl->off[i] > o->total)
 		cl->off[i] = o->total;
 	while (cl->off[i] < o->total && chan_queued(&cl->chan) < QUEUE_HIGH) {
-		uint64_t first = o->lost ? o->total : ring_first(&o->ring), at = cl->off[i];
+		uint64_t at = cl->off[i], first = output_next(o, at);
 		if (at < first) {
 			send_gap(cl, i, first);
 			continue;
 		}
-		long n = o->ring.fd < 0 ? -1 : ring_read(&o->ring, at, frame + 8, CHUNK);
+		long n = output_read(o, at, frame + 8, CHUNK);
 		if (n <= 0) {
 			send_gap(cl, i, o->total);
 			break;
@@ -398,6 +398,7 @@ static void greet(struct client *cl, struct frame *f)
 	cl->off[0] = cl->seen[0] = out;
 	cl->off[1] = cl->seen[1] = err;
 	x->wants_reader = false;
+	timer_clear(&c->loop, &x->promise);
 	send_credit(cl);
 	client_pump(cl);
 	watchdog_activity(c);

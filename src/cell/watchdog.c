@@ -9,6 +9,7 @@
 #include "cell/cell_int.h"
 #include "cell/changed.h"
 #include "cell/disk_use.h"
+#include "cell/held.h"
 #include "cell/unnamed.h"
 #include "model/msg.h"
 #include <assert.h>
@@ -24,6 +25,7 @@
 #define WALK_BYTES (64ull << 20) // at most this much may be written between two walks
 #define WALK_FILES 20000ull
 #define UNNAMED_EVERY 2 // samples
+#define DEAF_MS 5000 // twice
 #define DEEP_LOOKS 8 // walks between two complaints about what is too deep to count: time to remove it
 
 void watchdog_hit(struct cell *c, const char *limit, const char *message)
@@ -37,6 +39,51 @@ void watchdog_hit(struct cell *c, const char *limit, const char *message)
 	client_tell(c, M_HIT, &b);
 }
 
+static bool supervised(const struct cell *c)
+{
+	return !strcmp(c->iso.limits, "supervised");
+}
+
+// --- pid 1 ---
+
+static void ask_usage(struct cell *c)
+{
+	auto_buf struct buf b = BUF_INIT(16);
+	wire_u64(&b, supervised(c) ? c->spec.limits.memory : 0); // 0: with a cgroup all that matters is that it answers
+	wire_u64(&b, c->unnamed_memory);			  // which init can not see
+	chan_send_buf(&c->init, M_USAGE, 0, &b);
+}
+
+// Asked a second time: a supervisor that was held up itself finds the answer waiting.
+static void on_deaf(struct timer *t)
+{
+	struct cell *c = container_of(t, struct cell, deaf);
+	if (c->stage != CELL_UP)
+		return;
+	if (c->paused || !c->asked_again) {
+		c->asked_again = !c->paused;
+		timer_set(&c->loop, t, DEAF_MS);
+		return;
+	}
+	watchdog_hit(c, "init", "the sandbox's first process, which keeps its limits, did not answer; the sandbox was stopped. Go on with: skep start");
+	cell_end(c, "its first process did not answer", 0, false);
+}
+
+// What ends a cell's commands is done by its pid 1; where that is held up no limit holds, so that it must not stay so.
+static void expect_answer(struct cell *c)
+{
+	c->deaf.fn = on_deaf;
+	ask_usage(c);
+	if (!c->deaf.at_ms)
+		timer_set(&c->loop, &c->deaf, DEAF_MS);
+}
+
+static void heard(struct cell *c)
+{
+	c->asked_again = false;
+	timer_clear(&c->loop, &c->deaf);
+}
+
 // --- time ---
 
 static void on_timeout(struct timer *t)
@@ -44,6 +91,7 @@ static void on_timeout(struct timer *t)
 	struct sx *x = container_of(t, struct sx, timeout);
 	if (x->killed_for_time) {
 		sx_kill(x, SIGKILL, NULL);
+		expect_answer(x->cell);
 		return;
 	}
 	auto_free char *msg = xasprintf("timed out after %llu ms", (unsigned long long)x->spec.timeout_ms);
@@ -103,19 +151,6 @@ static void on_idle(struct timer *t)
 {
 	struct cell *c = container_of(t, struct cell, idle);
 	cell_end(c, "idle", LIMIT_STOP_GRACE_MS, true);
-}
-
-static bool supervised(const struct cell *c)
-{
-	return !strcmp(c->iso.limits, "supervised");
-}
-
-static void ask_usage(struct cell *c)
-{
-	auto_buf struct buf b = BUF_INIT(16);
-	wire_u64(&b, c->spec.limits.memory);
-	wire_u64(&b, c->unnamed_memory); // which init can not see
-	chan_send_buf(&c->init, M_USAGE, 0, &b);
 }
 
 // What is pending is counted a moment after commands end, never while somebody waits for one.
@@ -213,6 +248,7 @@ static void kill_all(struct cell *c, const char *reason)
 		sx_kill(x, SIGKILL, reason);
 	wire_u32(&b, SIGKILL);
 	chan_send(&c->init, M_SIGNAL, 1, 0, b.p, b.n);
+	expect_answer(c);
 }
 
 void watchdog_check_cgroup(struct cell *c)
@@ -241,17 +277,34 @@ static void near(struct cell *c, const char *limit, uint64_t now, uint64_t most,
 	}
 }
 
-void watchdog_usage(struct cell *c, uint64_t used, uint32_t killed, uint32_t processes)
+// The kernel counts processes for each user inside, and root of a cell can be all of them.
+static void over_pids(struct cell *c, uint32_t tasks)
 {
+	uint64_t most = c->spec.limits.pids;
+	if (!most || tasks <= most)
+		return;
+	auto_free char *msg = xasprintf("the sandbox had %u processes and threads, more than its limit of %llu; its commands were stopped; see --pids",
+					tasks, (unsigned long long)most);
+	c->told_pids = true;
+	watchdog_hit(c, "pids", msg);
+	kill_all(c, msg);
+}
+
+void watchdog_usage(struct cell *c, uint64_t used, uint32_t killed, uint32_t tasks)
+{
+	heard(c);
+	if (!supervised(c))
+		return;
 	if (killed) {
 		c->told_memory = true;
 		watchdog_hit(c, "memory", "the largest process was killed: the sandbox reached its memory limit; see --memory");
 	}
 	near(c, "memory", used, c->spec.limits.memory, &c->told_memory, "the sandbox is at its memory limit; see --memory");
 	// A daemon is in no exec; where there is no cgroup this look is how it is known, and it goes on as long as there is one.
-	if (processes && c->stage == CELL_UP && !c->sample.at_ms)
+	if (tasks && c->stage == CELL_UP && !c->sample.at_ms)
 		timer_set(&c->loop, &c->sample, SAMPLE_MS);
-	near(c, "pids", processes + 1, c->spec.limits.pids, &c->told_pids, "the sandbox is at its process limit; see --pids");
+	over_pids(c, tasks);
+	near(c, "pids", tasks + 1, c->spec.limits.pids, &c->told_pids, "the sandbox is at its process limit; see --pids");
 }
 
 // A number may have been given to another process meanwhile: it must be one of the cell's still.
@@ -394,9 +447,11 @@ static void on_sample(struct timer *t)
 		return;
 	if (!c->paused) {
 		watchdog_check_cgroup(c);
+		if (held_release(c->init_pid))
+			watchdog_hit(c, "exec", "a command was stopped by another process of the sandbox before it began, and was ended");
 		if (supervised(c)) {
 			look_for_unnamed(c);
-			ask_usage(c);
+			expect_answer(c);
 		}
 		sample_disk(c);
 	}

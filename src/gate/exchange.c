@@ -12,6 +12,7 @@
 
 #define EVENT_PATH 2048 // bytes of a path kept in an event
 #define EVENT_MAX (16u << 10)
+#define INTERIM_MAX 32 // answers before the answer: nobody needs more, and whoever does not read them would have us keep them
 #define HELD_MS 10 // a few bytes at the end of an answer that could be the beginning of a secret wait so long for more
 
 static const struct {
@@ -237,22 +238,26 @@ bool exchange_is_allowed(struct exchange *x)
 	return false;
 }
 
+static bool found_stray(struct exchange *x, const char *name)
+{
+	if (!name)
+		return false;
+	deny_secret(x, name);
+	x->refused = REFUSE_SECRET;
+	return true;
+}
+
 bool exchange_up(struct exchange *x, const char *p, size_t n)
 {
 	struct swap s = opened_swap(x->o);
-	const char *name = x->searching ? swap_search_add(&s, &x->search, p, n) : NULL;
 	x->up += n;
-	if (!name)
-		return true;
-	deny_secret(x, name);
-	x->refused = REFUSE_SECRET;
-	return false;
+	return !found_stray(x, x->searching ? swap_search_add(&s, &x->search, p, n) : NULL);
 }
 
-void exchange_up_trailer(struct exchange *x, struct head *trailer)
+bool exchange_up_trailer(struct exchange *x, struct head *trailer)
 {
 	struct swap s = opened_swap(x->o);
-	swap_trailer(&s, trailer);
+	return !found_stray(x, swap_trailer(&s, trailer));
 }
 
 static void mask_field(struct mask_set *set, struct field *f)
@@ -281,6 +286,8 @@ enum refusal exchange_answer(struct exchange *x, struct head *a)
 	bool upgrade = a->status == 101;
 	if (a->status >= 200 || upgrade)
 		x->status = a->status;
+	else if (a->status && ++x->interim > INTERIM_MAX)
+		return REFUSE_ANSWER;
 	if (!x->masked)
 		return REFUSE_NONE;
 	if (a->status >= 200 && !is_plain_coding(a)) {

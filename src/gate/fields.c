@@ -94,15 +94,31 @@ static bool is_alike(const char *a, const char *b)
 	return *a == *b;
 }
 
+bool query_next(struct str *rest, struct str *pair)
+{
+	size_t n = 0;
+	if (!rest->p)
+		return false;
+	while (n < rest->n && rest->p[n] != '&' && rest->p[n] != ';')
+		n++;
+	*pair = (struct str){rest->p, n};
+	*rest = n < rest->n ? (struct str){rest->p + n + 1, rest->n - n - 1} : (struct str){NULL, 0};
+	return true;
+}
+
+struct str query_key(struct str pair)
+{
+	const char *equals = memchr(pair.p, '=', pair.n);
+	return (struct str){pair.p, equals ? (size_t)(equals - pair.p) : pair.n};
+}
+
 static const char *query_override(const char *path)
 {
-	struct str rest = str_of(path), part;
-	str_next(&rest, '?', &part);
-	while (str_next(&rest, '&', &part)) {
-		const char *equals = memchr(part.p, '=', part.n);
-		if (credential_key_is((struct str){part.p, equals ? (size_t)(equals - part.p) : part.n}, "_method"))
+	struct str rest = str_of(path), pair;
+	str_next(&rest, '?', &pair);
+	while (query_next(&rest, &pair))
+		if (credential_key_is(query_key(pair), "_method"))
 			return "_method";
-	}
 	return NULL;
 }
 

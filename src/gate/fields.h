@@ -31,5 +31,10 @@ void head_value(struct field *f, const char *p, size_t n, bool ours); // replace
 // The name of what some servers obey instead of the request line's method or path, as far as those count; NULL = none.
 const char *head_override(const struct head *h, struct looked_at counts);
 
+// The pairs of a query, one after the other: rest is what stands behind the '?'. Some servers also part them at ';'. The mark
+// before a pair is pair->p[-1].
+bool query_next(struct str *rest, struct str *pair);
+struct str query_key(struct str pair);
+
 // Fields that concern one connection only, and those named by Connection. A websocket's Upgrade is kept if asked for.
 void head_strip_hops(struct head *h, bool keep_upgrade);

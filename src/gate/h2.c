@@ -141,7 +141,10 @@ static void request_end(struct h2_stream *s)
 static void got_request(struct h2_stream *s, bool end)
 {
 	if (s->request_seen) {
-		exchange_up_trailer(&s->x, &s->up.trailer);
+		if (!exchange_up_trailer(&s->x, &s->up.trailer)) {
+			h2_refuse(s, REFUSE_SECRET);
+			return;
+		}
 		s->up.has_trailer = s->up.trailer.n > 0;
 		request_end(s);
 		return;

@@ -43,6 +43,7 @@ struct exchange {
 	struct mask mask;
 	struct swap_search search;
 	bool begun, masked, searching;
+	unsigned interim; // answers before the answer
 	char **secrets; // names of those that went in
 	int status;
 	enum refusal refused;
@@ -56,7 +57,7 @@ void exchange_begin(struct exchange *x, const char *authority);
 bool exchange_is_allowed(struct exchange *x);
 // A piece of the request's body. False: it has a placeholder and must not go out (the event is sent).
 bool exchange_up(struct exchange *x, const char *p, size_t n);
-void exchange_up_trailer(struct exchange *x, struct head *trailer); // what may not go out is taken from it
+bool exchange_up_trailer(struct exchange *x, struct head *trailer); // likewise; credentials are taken from it
 // The answer's head (also interim ones and trailers), masked in place. Not NONE: nothing of the answer may go on.
 enum refusal exchange_answer(struct exchange *x, struct head *answer);
 // A piece of the answer's body, masked, appended to out.

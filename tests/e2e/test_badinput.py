@@ -36,6 +36,25 @@ def test_a_daemon_of_another_build(home, skep):
     assert "another build" in skep("show", "nope").err  # now the old command line is the stranger
 
 
+def test_a_word_that_is_neither_sandbox_nor_path(home, skep, project):
+    sid = home.new()
+    skep("exec", sid, "--", "touch", "left").ok()
+    for verb in ("diff", "apply", "dismiss"):
+        r = skep(verb, "nope")
+        assert r.rc == 3 and f"no sandbox is called nope, and as a path of {sid}: nothing is pending at nope" in r.err, r.err
+        one_line(r)
+    assert "called" not in skep("diff", sid, "nope").fails(3, "nothing is pending at nope").err
+
+
+def test_a_line_end_in_the_path(home, skep):
+    d = f"{home.top}/n\nl"
+    os.mkdir(d)
+    for argv in (["init", "-q"], ["-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-q", "--allow-empty", "-m", "x"]):
+        subprocess.run(["git", *argv], cwd=d, env=home.env, check=True)
+    r = skep("run", "--", "pwd", cwd=d).ok()
+    assert r.out == f"{d}\n" and "line end in the path" in r.err
+
+
 def test_unwritable_skep_home(home, skep):
     with open(f"{home.top}/file", "w", encoding="ascii") as f:
         f.write("")

@@ -612,6 +612,47 @@ two.settimeout(0.3); say(end(two))""")
         half.close()
 
 
+def test_an_address_denied_while_it_is_dialled(home):
+    """Judged, then denied, then connected: the newer word counts. The listener's queue is full until it is."""
+    full = socket.socket()
+    full.bind(("127.0.0.1", 0))
+    full.listen(0)
+    port = full.getsockname()[1]
+    waiting = [socket.create_connection(("127.0.0.1", port))]
+    cell = Cell(home, "--allow", f"canary.test:{port}=127.0.0.1")
+    taken, code = [], f"say('go'); say(tcp('canary.test', {port}, b'\\1data', 20))"
+    with full:
+        p, said = cell.starts(code)
+        assert said() == "go"
+        wait_for(lambda: pending(port), 10, 0.02, "the gate to dial")
+        cell.set("--deny", "127.0.0.0/8")
+        full.settimeout(20)
+        taken.append(full.accept()[0])  # makes room: the kernel tries again within a second or two
+        assert said() in CLOSED
+        p.wait(10)
+        assert "denied by a rule" in cell.event("denied", what="address")["why"]
+        taken.append(full.accept()[0])
+        assert taken[1].recv(10) == b""  # connected, and told nothing
+    for s in waiting + taken:
+        s.close()
+
+
+def pending(port):
+    """Somebody's connection to that port has not been answered yet."""
+    with open("/proc/net/tcp", encoding="ascii") as f:
+        return [x for x in f if x.split()[2].endswith(f":{port:04X}") and x.split()[3] == "02"]
+
+
+def test_answers_without_end_before_the_answer(home):
+    many, few = (Canary(answer=b"HTTP/1.1 103 Early Hints\r\nX: y\r\n\r\n" * n + b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok") for n in (40, 4))
+    cell = Cell(home, *(x for c in (many, few) for x in ("--allow", f"canary.test:{c.port}=127.0.0.1")))
+    got = cell.tries(f"say([get('canary.test', x) for x in ({many.port}, {few.port})])")
+    assert "502 Bad Gateway" in got[0] and "200 OK" not in got[0], got
+    assert got[1].count(" 103 ") == 4 and got[1].endswith("ok"), got
+    many.close()
+    few.close()
+
+
 def test_fake_addresses_belong_to_one_sandbox(home, http):
     """T-048: an address that another sandbox was given, or nobody, leads nowhere."""
     port = http.port

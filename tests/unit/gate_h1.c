@@ -250,7 +250,7 @@ static void test_override(void **state)
 {
 	static const char *const methods[] = {"X-HTTP-Method-Override", "x_http_method_override", "X-Http-Method", "X-METHOD-OVERRIDE"};
 	static const char *const paths[] = {"X-Original-URL", "x-rewrite_url"};
-	static const char *const queries[] = {"/?_method=PUT", "/a?b=1&_method", "/a?%5Fmethod=x"};
+	static const char *const queries[] = {"/?_method=PUT", "/a?b=1&_method", "/a?%5Fmethod=x", "/a?b;_method=x"};
 	(void)state;
 	for (size_t i = 0; i < countof(methods); i++)
 		assert_true(is_overridden("/", methods[i], true, false) && !is_overridden("/", methods[i], false, true));
