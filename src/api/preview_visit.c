@@ -88,7 +88,7 @@ static enum access judge(struct visit *v, const struct sandbox *s, const struct 
 	struct str sign = preview_query(h->target, PREVIEW_COOKIE), cookie = preview_cookie(h, PREVIEW_COOKIE);
 	bool shown = false;
 	v->sign[0] = v->token[0] = 0;
-	v->who = (struct actor){"preview"};
+	v->who = (struct actor){.name = "preview"};
 	front_until(v->conn, 0);
 	*link = link_may(v, s, sign);
 	if (*link)

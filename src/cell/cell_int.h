@@ -122,10 +122,11 @@ struct cell {
 	char *gone_reason;
 	uint32_t spec_request, pause_request;
 	// watchdog
-	struct timer ttl, idle, sample, ending, look;
+	struct timer ttl, idle, sample, ending, look, deaf;
+	bool asked_again; // the deaf one
 	struct watch oom;
 	uint64_t oom_seen, pids_seen, disk_floor, walk_free, walk_free_files;
-	bool walking, told_memory, told_pids;
+	bool told_memory, told_pids;
 	uint32_t deep_looks, samples;
 	uint64_t unnamed_memory;
 	struct watch unnamed;
@@ -257,7 +258,7 @@ void watchdog_activity(struct cell *c); // something began, ended or moved
 void watchdog_exec(struct sx *x);	 // arms its timeout
 void watchdog_ended(struct sx *x);
 void watchdog_look(struct cell *c, bool first); // what is pending now? first: what is older than the cell is no news
-void watchdog_usage(struct cell *c, uint64_t used, uint32_t killed, uint32_t processes);
+void watchdog_usage(struct cell *c, uint64_t used, uint32_t killed, uint32_t tasks);
 void watchdog_check_cgroup(struct cell *c);
 void watchdog_hit(struct cell *c, const char *limit, const char *message);
 

@@ -4,6 +4,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "cli/build.h"
 #include "cli/home.h"
 #include "cli/line.h"
 #include <string.h>
@@ -46,7 +47,17 @@ void api_close(struct api *a)
 	http_client_done(&a->http);
 }
 
-static int refused(const struct http_reply *r, struct err *e)
+// What an older skepd does not understand it calls wrong, and what it does not have it calls absent.
+static void blame_build(const struct api *a, struct err *e)
+{
+	pid_t other = e->kind == ERR_INVALID || e->kind == ERR_NOT_FOUND || e->kind == ERR_UNSUPPORTED ? build_of_other(a->http.fd) : 0;
+	auto_free char *said = other ? xstrdup(e->msg) : NULL;
+	if (other)
+		err_set(e, e->kind, "%s; skepd (process %d) is of another build than this skep: kill %d ends it, the next skep starts its own, and what "
+				    "runs in sandboxes goes on", said, (int)other, (int)other);
+}
+
+static int refused(const struct api *a, const struct http_reply *r, struct err *e)
 {
 	struct err ignored;
 	auto_json json_t *j = json_read(r->body.n ? r->body.p : "", r->body.n, &ignored);
@@ -57,6 +68,7 @@ static int refused(const struct http_reply *r, struct err *e)
 	if (r->head.status == 401)
 		err_set(e, ERR_DENIED, "%s: set SKEP_TOKEN (skep token new makes one, where skepd runs)", home_remote() ? home_remote() : "skepd");
 	e->sys = !strcmp(json_str(o, "needs"), "registries") ? API_NEEDS_REGISTRIES : 0;
+	blame_build(a, e);
 	return -1;
 }
 
@@ -70,7 +82,7 @@ static int call(struct api *a, const struct http_request *rq, struct http_reply 
 		if (!again || e->kind != ERR_UNAVAILABLE || reopen(a, e) || http_call(&a->http, rq, out, e))
 			return -1;
 	}
-	return out->head.status >= 300 ? refused(out, e) : 0;
+	return out->head.status >= 300 ? refused(a, out, e) : 0;
 }
 
 static int call_simple(struct api *a, const char *method, const char *path, const char *body, struct http_reply *out,

@@ -45,6 +45,8 @@ static json_t *start(const char *id, struct exec_request *x, struct err *e)
 	if (api_open(&a, e))
 		return NULL;
 	auto_free char *found = id ? xstrdup(id) : api_default_id(&a, e);
+	if (!found && e->kind == ERR_NOT_FOUND)
+		err_set(e, ERR_NOT_FOUND, "no sandbox of this directory has pending changes: name one (skep ps lists them), or begin with skep run -- CMD");
 	if (!found || request_exec(&body, x, e))
 		return NULL;
 	auto_free char *path = api_path("/v1/sandboxes", found, "execs");
@@ -54,7 +56,15 @@ static json_t *start(const char *id, struct exec_request *x, struct err *e)
 	return j;
 }
 
-static int execute(const struct call *c, const char *id, struct exec_request *x)
+// For a person, who may have opened it without a name. How much is pending is being counted now.
+static void tell_where(const char *id)
+{
+	auto_buf struct buf b = BUF_INIT(1024);
+	buf_fmt(&b, "left %s: skep diff %s shows its changes, skep apply %s takes them\n", id, id, id);
+	out_stderr(&b);
+}
+
+static int execute(const struct call *c, const char *id, struct exec_request *x, bool tell)
 {
 	struct err e;
 	if (request_check_env(x->env, &e))
@@ -71,6 +81,8 @@ static int execute(const struct call *c, const char *id, struct exec_request *x)
 	struct pump_spec spec = {.in = x->want_stdin ? 0 : -1, .out = 1, .err = 2, .tty = x->tty, .forward = true};
 	int status = session_run(c, json_object_get(j, "attach"), spec, &r);
 	pump_result_done(&r);
+	if (tell)
+		tell_where(id ? id : json_str(json_object_get(j, "exec"), "sandbox"));
 	return status;
 }
 
@@ -94,7 +106,7 @@ static int exec_run(const struct call *c)
 		.detach = o->detach,
 		.timeout = o->timeout,
 	};
-	return execute(c, has_id ? c->words[0] : NULL, &x);
+	return execute(c, has_id ? c->words[0] : NULL, &x, false);
 }
 
 static int shell_run(const struct call *c)
@@ -113,7 +125,7 @@ static int shell_run(const struct call *c)
 		.want_stdin = true,
 		.timeout = OPT_UNSET,
 	};
-	return execute(c, c->n_words ? c->words[0] : NULL, &x);
+	return execute(c, c->n_words ? c->words[0] : NULL, &x, x.tty && isatty(STDERR_FILENO));
 }
 
 const struct cmd cmd_exec = {

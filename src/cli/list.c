@@ -5,8 +5,10 @@
 #include "base/str.h"
 #include "cli/api.h"
 #include "cli/listing.h"
+#include "cli/term.h"
 #include "cli/verbs.h"
 #include <string.h>
+#include <unistd.h>
 
 #define COMMAND_SHOWN 100 // bytes of a command line in a table
 
@@ -77,7 +79,10 @@ static int ps_table(const json_t *boxes, const json_t *execs)
 {
 	static const char *const heads[] = {"ID", "NAME", "STATE", "AGE", "USED", "EXECS", "PENDING", "SIZE", "WORKSPACE"};
 	auto_buf struct buf b = BUF_INIT(HTTP_BODY_MAX);
-	struct table t = {.n_cols = countof(heads)};
+	struct table t = {.n_cols = countof(heads), .spare = "4573"}; // the ages, execs and size go before the workspace is cut
+	uint32_t rows;
+	if (isatty(STDOUT_FILENO))
+		term_size(&rows, &t.room);
 	for (size_t i = 0; i < countof(heads); i++)
 		table_add(&t, heads[i]);
 	size_t i;

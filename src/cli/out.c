@@ -167,6 +167,43 @@ static size_t shown_width(const char *s)
 	return n;
 }
 
+#define GONE ((size_t)-1)
+#define CUT_LEAST 12 // of the last column, when it is cut
+
+static size_t total(const size_t *width, size_t cols)
+{
+	size_t sum = 0;
+	for (size_t c = 0; c < cols; c++)
+		sum += width[c] == GONE ? 0 : width[c] + (c < cols - 1 ? 2 : 0);
+	return sum;
+}
+
+// Leaves out what is least needed, then cuts the last column: a line that wraps is no row any more.
+static void narrow(const struct table *t, size_t *width)
+{
+	size_t cols = (size_t)t->n_cols, *last = &width[cols - 1];
+	for (const char *s = t->spare; s && *s && total(width, cols) > t->room; s++)
+		width[*s - '0'] = GONE;
+	size_t sum = total(width, cols), over = sum > t->room ? sum - t->room : 0;
+	if (over)
+		*last = *last > over + CUT_LEAST ? *last - over : *last < CUT_LEAST ? *last : CUT_LEAST;
+}
+
+// The end of it: of paths that is what tells them apart.
+static void add_cut(struct buf *out, const char *cell, size_t width)
+{
+	size_t w = shown_width(cell);
+	if (w <= width) {
+		buf_str(out, cell);
+		return;
+	}
+	for (; w >= width; w--)
+		do
+			cell++;
+		while ((*cell & 0xc0) == 0x80);
+	buf_fmt(out, "\xe2\x80\xa6%s", cell);
+}
+
 void table_print(struct table *t, struct buf *out)
 {
 	size_t cols = (size_t)t->n_cols;
@@ -176,10 +213,13 @@ void table_print(struct table *t, struct buf *out)
 		if (w > width[i % cols])
 			width[i % cols] = w;
 	}
+	if (t->room)
+		narrow(t, width);
 	for (size_t i = 0; i < t->n_cells; i++) {
-		bool last = i % cols == cols - 1;
-		buf_str(out, t->cells[i]);
-		for (size_t w = shown_width(t->cells[i]); !last && w < width[i % cols] + 2; w++)
+		bool last = i % cols == cols - 1, gone = width[i % cols] == GONE;
+		if (!gone)
+			add_cut(out, t->cells[i], width[i % cols]);
+		for (size_t w = shown_width(t->cells[i]); !gone && !last && w < width[i % cols] + 2; w++)
 			buf_byte(out, ' ');
 		if (last)
 			buf_byte(out, '\n');

@@ -19,6 +19,8 @@ struct table {
 	int n_cols;
 	char **cells;
 	size_t n_cells;
+	uint32_t room;	   // columns of the terminal it is for; 0 = as wide as it gets
+	const char *spare; // digits of the columns that go first where there is less room; NULL = none
 };
 void table_add(struct table *t, const char *cell);
 void table_add_u64(struct table *t, uint64_t v);

@@ -23,6 +23,7 @@ struct review_place {
 	char *id, *repo; // repo: "" when it has no directory here
 	char **paths;	 // below the workspace; NULL = all
 	bool ignored;	 // what git ignores too: asked for, or named by a path
+	const char *word; // that no sandbox is called, and so was taken for a path; borrowed, NULL = none
 };
 int review_place(const struct call *c, struct api *a, struct review_place *out, struct err *e) MUST_USE;
 void review_place_done(struct review_place *p);

@@ -312,8 +312,12 @@ static void ask_all(struct asking *a, const json_t *changes)
 	a->over = !a->n;
 	while (!a->over) {
 		prompt(a);
-		if (a->over || !review_read_line(line, sizeof line))
+		if (a->over)
 			break;
+		if (!review_read_line(line, sizeof line)) {
+			say(a, "\n"); // what comes next is not part of the question
+			break;
+		}
 		act(a, line, sizeof line);
 	}
 }

@@ -95,6 +95,7 @@ int review_place(const struct call *c, struct api *a, struct review_place *out, 
 		out->repo = xstrdup("");
 	}
 	json_decref(box);
+	out->word = words == c->words && *words ? *words : NULL;
 	out->ignored = ((const struct review_opts *)c->opts)->ignored || *words;
 	return take_paths(out, words, e);
 }
@@ -126,7 +127,11 @@ static void put_edits(struct jsonw *w, char *const *edits)
 int review_ask(struct api *a, const struct review_place *p, const char *verb, const struct buf *body, struct http_reply *out, struct err *e)
 {
 	auto_free char *path = api_path("/v1/sandboxes", p->id, verb);
-	return api_raw(a, path, buf_cstr((struct buf *)body), out, e);
+	if (!api_raw(a, path, buf_cstr((struct buf *)body), out, e))
+		return 0;
+	if (p->word && e->kind == ERR_NOT_FOUND)
+		err_wrap(e, "no sandbox is called %.100s, and as a path of %s", p->word, p->id);
+	return -1;
 }
 
 int review_ask_text(struct api *a, const struct review_place *p, const struct review_opts *o, const char *format, bool text,

@@ -4,6 +4,8 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "workspace/gituser.h"
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -65,6 +67,18 @@ static char **lowers_of(const struct box *b)
 	return out;
 }
 
+// Who a token stands for need not be who runs skepd. A configuration that can not be read gives nothing away.
+static char *git_user(const struct box *b)
+{
+	struct err ignored;
+	bool on;
+	auto_buf struct buf text = BUF_INIT(4096);
+	if (b->row.image || config_git_user(b->g, &on, &ignored) || !on)
+		return NULL;
+	gituser_config(b->g->home, getenv("XDG_CONFIG_HOME"), b->row.repo, &text);
+	return text.n && !text.overflow ? buf_take(&text) : NULL;
+}
+
 void cellspec_make(struct box *b, const struct task *t, bool maintenance, struct cell_spec *out)
 {
 	const struct sandbox *s = &b->row;
@@ -98,6 +112,7 @@ void cellspec_make(struct box *b, const struct task *t, bool maintenance, struct
 	memcpy(out->key, b->cell_row.key, sizeof out->key);
 	memcpy(out->machine_id, s->machine_id, sizeof out->machine_id);
 	if (!maintenance) {
+		out->git_user = t && t->actor.local ? git_user(b) : NULL;
 		add_mounts(b, out);
 		net_fill(b, &out->net);
 	}

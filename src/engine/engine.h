@@ -268,6 +268,7 @@ void engine_trusted(struct engine *g, void (*each)(void *ctx, const struct trust
 // to its end. Returns the one before, to be put back.
 struct actor {
 	char name[44];
+	bool local; // the daemon's own user, on its socket
 };
 struct actor engine_act(struct engine *g, struct actor who);
 struct actor engine_actor(const struct engine *g); // for what is done later

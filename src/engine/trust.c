@@ -112,6 +112,15 @@ int config_caches(struct engine *g, bool *on, struct err *e)
 	return 0;
 }
 
+int config_git_user(struct engine *g, bool *on, struct err *e)
+{
+	const struct config *site, *user;
+	if (config_of(g, SITE, &site, e) || config_of(g, USER, &user, e))
+		return -1;
+	*on = !(site && site->no_git_user) && !(user && user->no_git_user);
+	return 0;
+}
+
 struct limit_at {
 	enum limit_key key;
 	uint64_t *at;

@@ -11,7 +11,7 @@
 //   secrets: [NAME]   mounts: [DIR[:PATH][:ro]]
 //   limits: {cpus, memory, disk, pids, files, nofile, output_cap, timeout, ttl, idle}      as on the command line
 //   config.yaml: net, limits, min_isolation: default | strict, resolver: ADDR[:PORT], ca_file: PATH,
-//                disk_budget: SIZE, caches: on | off, listen: [ADDR:PORT], public_url: [URL]
+//                disk_budget: SIZE, caches: on | off, git_user: on | off, listen: [ADDR:PORT], public_url: [URL]
 //
 // A project file is hostile until trusted: image, setup, most of env, ports, hide and test work at once inside the
 // boundary and without network; what needs trust stands in struct project_wishes.
@@ -89,6 +89,7 @@ struct config {
 	bool has_strict, strict; // min_isolation
 	char *resolver;		 // NULL, or "ADDR:PORT" with brackets around IPv6
 	bool no_caches;		 // package caches of the caller are not shown
+	bool no_git_user;	 // nor its name and address for commits
 	char *ca_file;		 // NULL, or an absolute path: CAs beside the system's that the gates believe
 	char **listen, **public_urls; // where skepd listens on TCP from its start; NULL = nowhere
 	bool has_budget;

@@ -253,13 +253,13 @@ static int add_preset(const struct node *n, void *out, struct err *e)
 {
 	struct policy scratch = {0};
 	char **preset = out;
-	int rc = preset_add(&scratch, n->text, NULL, e);
+	auto_free char *joined = *preset ? xasprintf("%s,%s", *preset, n->text) : xstrdup(n->text);
+	int rc = preset_add(&scratch, joined, NULL, e);
 	policy_done(&scratch);
 	if (rc)
 		return err_wrap(e, "line %u", n->line);
-	char *joined = *preset ? xasprintf("%s,%s", *preset, n->text) : xstrdup(n->text);
 	free(*preset);
-	*preset = joined;
+	*preset = take(&joined);
 	return 0;
 }
 
@@ -464,13 +464,23 @@ static int read_budget(const struct node *n, void *out, struct err *e)
 	return 0;
 }
 
+static bool is_text(const struct node *n, const char *text)
+{
+	return n->kind == NODE_TEXT && !strcmp(n->text, text);
+}
+
 static int read_caches(const struct node *n, void *out, struct err *e)
 {
 	struct config *c = out;
-	c->no_caches = n->kind == NODE_TEXT && !strcmp(n->text, "off");
-	if (!c->no_caches && (n->kind != NODE_TEXT || strcmp(n->text, "on")))
-		return fault(n, "caches is on or off", e);
-	return 0;
+	c->no_caches = is_text(n, "off");
+	return c->no_caches || is_text(n, "on") ? 0 : fault(n, "caches is on or off", e);
+}
+
+static int read_git_user(const struct node *n, void *out, struct err *e)
+{
+	struct config *c = out;
+	c->no_git_user = is_text(n, "off");
+	return c->no_git_user || is_text(n, "on") ? 0 : fault(n, "git_user is on or off", e);
 }
 
 static const struct field config_fields[] = {
@@ -478,6 +488,7 @@ static const struct field config_fields[] = {
 	{"limits", read_limits, offsetof(struct config, limits)},
 	{"min_isolation", read_isolation, 0},
 	{"caches", read_caches, 0},
+	{"git_user", read_git_user, 0},
 	{"resolver", read_resolver, offsetof(struct config, resolver)},
 	{"ca_file", read_ca_file, offsetof(struct config, ca_file)},
 	{"disk_budget", read_budget, 0},

@@ -224,7 +224,9 @@ static void add_objects(const struct gitdir *g, struct gitlayer *l, const char *
 	if (has(*seen, path))
 		return;
 	strv_add(seen, path);
-	if (l->n_mounts == GITLAYER_MOUNTS || depth > ALTERNATES_DEPTH || strpbrk(path, "\t\n"))
+	if (strpbrk(path, "\t\n"))
+		return skip(l, path, "a tab or a line end in the path, so its git objects can not be shown inside");
+	if (l->n_mounts == GITLAYER_MOUNTS || depth > ALTERNATES_DEPTH)
 		return skip(l, path, "too many places that objects are borrowed from");
 	auto_free char *place = xasprintf("%s/%u", l->objects, l->n_mounts++),
 		       *mount = xasprintf("%s\t%s", path, place);

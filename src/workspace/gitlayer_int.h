@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Inside gitlayer.h: what a private .git is made of. Everything read here may be hostile.
 #pragma once
 #include "workspace/gitdir.h"
 #include "workspace/gitlayer.h"
@@ -16,8 +17,9 @@ int gitconfig_strip(char *const texts[2], const char *worktree, struct buf *out,
 // The same of what decides how a work tree is read, and nothing else: for a repository of ours that looks at it.
 int gitconfig_core(char *const texts[2], struct buf *out, struct gitconfig *found, struct err *e) MUST_USE;
 void gitconfig_done(struct gitconfig *c);
-void gitconfig_add(struct buf *out, const char *key, const char *value); // key: section[.sub].name
 void url_scrub(struct buf *text);					 // user:password@ goes from every URL in it
+
+void gitconfig_add(struct buf *out, const char *key, const char *value); // key: section[.sub].name (gitlayer_write.c)
 
 // gitlayer_refs.c: every ref of a repository, loose ones over packed ones.
 struct gitref {

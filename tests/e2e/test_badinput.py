@@ -3,16 +3,56 @@
 import json
 import os
 import re
+import shutil
+import signal
 import socket
 import subprocess
 
 import pytest
 
-from kit import World, remove_tree, wait_for
+from kit import World, proc_state, remove_tree, wait_for
 
 
 def one_line(r):
     assert len([x for x in r.err.splitlines() if x.strip()]) == 1, r.err
+
+
+def test_a_daemon_of_another_build(home, skep):
+    """Started before an update, it does not know what the new command line asks for: that is said, and what to do."""
+    skep("run", "--", "true").ok()
+    pid = home.skepd_pid()
+    new = f"{home.top}/new"
+    shutil.copytree(home.programs, new, ignore=lambda d, names: [x for x in names if not x.startswith("skep")])
+    run = lambda *args: subprocess.run([f"{new}/skep", *args], env=home.env, cwd=home.dir, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, text=True, check=False)
+    assert "another build" not in run("show", "nope").stderr  # a copy is no other build
+    with open(f"{new}/skepd", "ab") as f:
+        f.write(b"later")
+    r = run("show", "nope")
+    assert r.returncode == 3 and "nope" in r.stderr and f"kill {pid} ends it" in r.stderr and len(r.stderr.splitlines()) == 1
+    os.kill(pid, signal.SIGTERM)
+    wait_for(lambda: proc_state(pid) in (None, "Z"), 10, why="skepd to end")
+    r = run("show", "nope")
+    assert r.returncode == 3 and "another build" not in r.stderr
+    assert "another build" in skep("show", "nope").err  # now the old command line is the stranger
+
+
+def test_a_word_that_is_neither_sandbox_nor_path(home, skep, project):
+    sid = home.new()
+    skep("exec", sid, "--", "touch", "left").ok()
+    for verb in ("diff", "apply", "dismiss"):
+        r = skep(verb, "nope")
+        assert r.rc == 3 and f"no sandbox is called nope, and as a path of {sid}: nothing is pending at nope" in r.err, r.err
+        one_line(r)
+    assert "called" not in skep("diff", sid, "nope").fails(3, "nothing is pending at nope").err
+
+
+def test_a_line_end_in_the_path(home, skep):
+    d = f"{home.top}/n\nl"
+    os.mkdir(d)
+    for argv in (["init", "-q"], ["-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-q", "--allow-empty", "-m", "x"]):
+        subprocess.run(["git", *argv], cwd=d, env=home.env, check=True)
+    r = skep("run", "--", "pwd", cwd=d).ok()
+    assert r.out == f"{d}\n" and "line end in the path" in r.err
 
 
 def test_unwritable_skep_home(home, skep):

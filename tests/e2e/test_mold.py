@@ -48,6 +48,12 @@ def test_used_again(skep):
     assert len(set(runs(skep, 20))) < 15
 
 
+def test_used_again_with_a_name_for_commits(home, skep):
+    with open(f"{home.user_home}/.gitconfig", "w", encoding="ascii") as f:
+        f.write("[user]\n\tname = A B\n\temail = a@example.org\n")
+    assert len(set(runs(skep, 20))) < 15
+
+
 @pytest.mark.parametrize(
     "mark",
     (

@@ -153,6 +153,8 @@ def test_patch_mode_on_a_terminal(home, terminal):
     t.expect(r"apply 1 file, 1 change to .*\[y/N\]")
     t.send("n\n")
     assert t.wait() == 1 and b"twenty" not in read(f"{d}/a.txt")
+    r = home.skep("apply", b.id, "-p").ok()  # nobody answers: nothing is taken, and the question has a line of its own
+    assert r.out.endswith("]? \n") and b"twenty" not in read(f"{d}/a.txt")
     t = terminal("diff", b.id, env={"PAGER": "cat"})
     t.expect(r"\x1b\[31m-line 20\x1b\[m\r\n\x1b\[32m\+twenty")
     assert t.wait() == 0

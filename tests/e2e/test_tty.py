@@ -141,6 +141,34 @@ def test_summary_on_a_terminal(home, terminal, project):
     assert t.wait() == 0
 
 
+def test_shell_says_where_it_was(home, terminal, project):
+    """It can be opened without a name, and then nobody knows one."""
+    sid = home.new("--name", "box")
+    for argv, ref in ((["shell", "box"], "box"), (["shell"], sid)):
+        t = terminal(*argv)
+        t.expect(r"\$ ")
+        t.send("echo x > left; exit 3\r")
+        t.expect(f"left {ref}: skep diff {ref} shows its changes, skep apply {ref} takes them")
+        assert t.wait() == 3
+
+
+def test_shell_without_a_sandbox(home, skep, project):
+    skep("shell").fails(125, "skep run -- CMD")
+
+
+def test_ps_in_a_narrow_terminal(home, skep, terminal, project):
+    """No row wraps: what is least needed goes, then the beginning of the path."""
+    skep("new", "--name", "a-rather-long-name-of-forty-characters-00").fails(2, "1 to 40")
+    skep("new", "--name", "a-rather-long-name-of-forty-characters-0").ok()
+    for cols in (200, 100, 90):
+        t = terminal("ps", cols=cols)
+        assert t.wait() == 0
+        lines = t.seen.decode().split("\r\n")
+        assert lines[0].startswith("ID ") and max(map(len, lines)) <= cols and lines[1].endswith(home.dir[-8:]), lines
+        assert ("USED" in lines[0]) == (cols == 200) and "PENDING" in lines[0]
+    assert "USED" in skep("ps").ok().out  # without a terminal there is all of it
+
+
 def test_recording_is_asciicast(home, terminal):
     sid = home.new()
     t = terminal("exec", "-i", "-t", sid, "--", "sh", "-c", "printf 'h\\303\\251llo\\n'; stty size; read x; echo got $x", rows=20, cols=70)

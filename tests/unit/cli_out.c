@@ -86,6 +86,28 @@ static void test_numbers(void **state)
 	assert_int_equal(out_iso_ms("2024-13-29T12:34:56.789Z", &ms), -1);
 }
 
+// Two rows of three columns, in a terminal of so many.
+static void narrow(uint32_t room, const char *want)
+{
+	struct table t = {.n_cols = 3, .room = room, .spare = "1"};
+	auto_buf struct buf b = BUF_INIT(1000);
+	static const char *const cells[] = {"ID", "AGE", "WORKSPACE", "one", "3m", "/h\xc3\xb6me/somebody/project"};
+	for (size_t i = 0; i < countof(cells); i++)
+		table_add(&t, cells[i]);
+	table_print(&t, &b);
+	assert_string_equal(buf_cstr(&b), want);
+}
+
+static void test_narrow_table(void **state)
+{
+	(void)state;
+	narrow(0, "ID   AGE  WORKSPACE\none  3m   /h\xc3\xb6me/somebody/project\n");
+	narrow(32, "ID   AGE  WORKSPACE\none  3m   /h\xc3\xb6me/somebody/project\n");
+	narrow(31, "ID   WORKSPACE\none  /h\xc3\xb6me/somebody/project\n");
+	narrow(25, "ID   WORKSPACE\none  \xe2\x80\xa6me/somebody/project\n");
+	narrow(1, "ID   WORKSPACE\none  \xe2\x80\xa6ody/project\n");
+}
+
 static void test_table(void **state)
 {
 	struct table t = {.n_cols = 2};
@@ -210,7 +232,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_text),	   cmocka_unit_test(test_numbers),
-		cmocka_unit_test(test_table),	   cmocka_unit_test(test_base64),
+		cmocka_unit_test(test_table), cmocka_unit_test(test_narrow_table),	   cmocka_unit_test(test_base64),
 		cmocka_unit_test(test_create),	   cmocka_unit_test(test_create_refused),
 		cmocka_unit_test(test_repo),
 		cmocka_unit_test(test_exit_codes),
