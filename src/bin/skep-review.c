@@ -229,6 +229,28 @@ static int print_change(struct review *r, struct review_request *q, const struct
 	return print(b, e);
 }
 
+static bool is_chosen(const struct selection *set, const char *path)
+{
+	for (char **p = set->paths; p && *p; p++)
+		if (review_path_below(path, *p)) // who names it itself is told in another way
+			return true;
+	return set->all;
+}
+
+static int print_unread(const struct review *r, const struct review_request *q, struct err *e)
+{
+	auto_buf struct buf b = BUF_INIT(LINE_MAX_OUT);
+	for (size_t i = 0; i < r->copy.n; i++) {
+		const struct copy_entry *en = &r->copy.v[i];
+		if (en->kind != 'u' || !is_chosen(&q->apply.set, en->path))
+			continue;
+		patch_unread(en, q->format == FORMAT_NAME_STATUS, &b);
+		if (print(&b, e))
+			return -1;
+	}
+	return 0;
+}
+
 static int print_review(struct review *r, struct review_request *q, struct err *e)
 {
 	auto_buf struct buf b = BUF_INIT(LINE_MAX_OUT);
@@ -237,8 +259,10 @@ static int print_review(struct review *r, struct review_request *q, struct err *
 		return -1;
 	if (q->format == FORMAT_STAT) {
 		patch_stat(r, &b);
-		return print(&b, e);
+		return print(&b, e) || print_unread(r, q, e) ? -1 : 0;
 	}
+	if (q->format != FORMAT_JSON && print_unread(r, q, e))
+		return -1;
 	for (size_t i = 0; i < r->n; i++)
 		if (change_is_taken(r->v[i]) && !r->v[i]->hidden && print_change(r, q, r->v[i], &b, e))
 			return -1;
@@ -295,7 +319,7 @@ static int print_mail(struct review *r, struct review_request *q, struct err *e)
 		return -1;
 	if (q->parent)
 		return print_commit(r, &m, q->parent, e);
-	if (mail_head(r, &m, &b, e) || print(&b, e))
+	if (mail_head(r, &m, &b, e) || print(&b, e) || print_unread(r, q, e))
 		return -1;
 	for (size_t i = 0; i < r->n; i++)
 		if (change_is_taken(r->v[i]) && (change_patch(r, r->v[i], 3, true, &b, e) || print(&b, e)))

@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define LEFT_OUT_NAMES 8
 #define O(member) AT(struct review_opts, member)
 
 static const struct opt diff_opts[] = {
@@ -169,6 +170,29 @@ static int tell_applied(const json_t *done, const struct review_place *p, const 
 	return out_flush(&b);
 }
 
+// Whatever of the sandbox does not come along by its nature, of a few by name.
+static bool tell_left_out(const json_t *diff, const struct review_place *p)
+{
+	const json_t *list = json_object_get(summary_of(diff), "discarded");
+	auto_buf struct buf b = BUF_INIT(64 << 10);
+	size_t i, n = json_array_size(list);
+	json_t *d;
+	if (!n || p->paths)
+		return false;
+	json_array_foreach(list, i, d)
+	{
+		if (i == LEFT_OUT_NAMES)
+			break;
+		buf_str(&b, "skep: left out: ");
+		out_text(&b, json_str(d, "path"));
+		buf_fmt(&b, ": %s\n", json_str(d, "why"));
+	}
+	if (n > LEFT_OUT_NAMES)
+		buf_fmt(&b, "skep: left out: %zu more (skep diff --json %s)\n", n - LEFT_OUT_NAMES, p->id);
+	out_stderr(&b);
+	return true;
+}
+
 static int apply_all(const struct call *c, struct api *a, const struct review_place *p, const struct review_opts *o)
 {
 	struct err e;
@@ -177,7 +201,7 @@ static int apply_all(const struct call *c, struct api *a, const struct review_pl
 		return out_fail(c, &e);
 	if (is_nothing(diff)) {
 		auto_buf struct buf b = BUF_INIT(256);
-		buf_str(&b, "nothing is pending\n");
+		buf_fmt(&b, "nothing %sis pending\n", tell_left_out(diff, p) ? "else " : "");
 		return out_flush(&b);
 	}
 	if (!o->yes && isatty(STDIN_FILENO) && isatty(STDERR_FILENO) && !agree(diff, p, o, "apply"))
@@ -186,6 +210,8 @@ static int apply_all(const struct call *c, struct api *a, const struct review_pl
 	auto_json json_t *done = review_do(a, p, o, "apply", &x, &e);
 	if (!done)
 		return out_fail(c, &e);
+	if (!o->hunks)
+		tell_left_out(diff, p);
 	return o->json ? out_json(done) : tell_applied(done, p, o);
 }
 

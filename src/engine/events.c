@@ -135,7 +135,9 @@ static void on_up(struct cell_watcher *w, struct cell_up *up, const struct err *
 	}
 	enum state from = b->row.state;
 	bool thaw = up->paused && t->kind == TASK_ADOPT && from == STATE_RUNNING && !paused_by_time(b);
-	b->row.state = up->foreign ? from : up->paused && !thaw ? STATE_PAUSED : STATE_RUNNING;
+	// Of a foreign one only that it is there is known: the row may be older than its start, and one that "stopped" could not be stopped.
+	bool paused = up->foreign ? from == STATE_PAUSED : up->paused && !thaw;
+	b->row.state = paused ? STATE_PAUSED : STATE_RUNNING;
 	if (thaw) // it was frozen for a snapshot, by a daemon that died over it
 		b->g->backend->ops->pause(b->cell, false, (struct reply){NULL, NULL});
 	b->row.pending = -1;

@@ -318,6 +318,13 @@ void change_name_status(const struct change *c, struct buf *out)
 	buf_byte(out, '\n');
 }
 
+void patch_unread(const struct copy_entry *en, bool status, struct buf *out)
+{
+	buf_str(out, status ? "X\t" : "skep: not in this patch: ");
+	patch_quote(out, "", en->path);
+	buf_str(out, status ? "\n" : ": it can not be read\n");
+}
+
 static void stat_line(const struct change *c, size_t width, uint64_t most, struct buf *out)
 {
 	auto_buf struct buf name = BUF_INIT(4 * DELTA_PATH);

@@ -11,6 +11,8 @@ int change_patch(struct review *r, const struct change *c, unsigned context, boo
 void hunk_text(const struct hunk *x, const struct lines *p, const struct lines *h, const struct lines *s,
 	       unsigned context, struct buf *out);
 void change_name_status(const struct change *c, struct buf *out); // "M\tpath\n"
+// What nobody inside may read can not be shown, and is said: for a patch, or (status) a list of names.
+void patch_unread(const struct copy_entry *en, bool status, struct buf *out);
 void patch_stat(const struct review *r, struct buf *out);	  // as git diff --stat
 void patch_quote(struct buf *out, const char *prefix, const char *path); // as git does, in "" when it must be
 bool change_has_patch(const struct change *c);

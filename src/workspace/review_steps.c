@@ -114,6 +114,14 @@ static int select_hunks(struct review *r, char *const *ids, struct err *e)
 	return rc;
 }
 
+static int nothing_at(const struct review *r, const char *path, struct err *e)
+{
+	const struct copy_entry *en = review_copy_find(&r->copy, path);
+	if (en && en->kind == 'u')
+		return err_set(e, ERR_DENIED, "%.150s can not be read: chmod u+r it inside the sandbox, then try again", path);
+	return err_set(e, ERR_NOT_FOUND, "nothing is pending at %.200s", path);
+}
+
 int review_select(struct review *r, const struct selection *set, struct err *e)
 {
 	for (size_t i = 0; set->all && i < r->n; i++)
@@ -121,7 +129,7 @@ int review_select(struct review *r, const struct selection *set, struct err *e)
 			take_all(r->v[i]);
 	for (char *const *p = set->paths; p && *p; p++)
 		if (!select_path(r, *p))
-			return err_set(e, ERR_NOT_FOUND, "nothing is pending at %.200s", *p);
+			return nothing_at(r, *p, e);
 	return set->hunks ? select_hunks(r, set->hunks, e) : 0;
 }
 

@@ -64,6 +64,25 @@ def test_diff_apply_undo_dismiss(home):
     assert applied["who"] and applied["digest"] and applied["base_before"] != applied["base_after"]
 
 
+def test_what_can_not_be_read_is_said(home):
+    """chmod 000: nobody can show it, so nobody shall think that there is nothing."""
+    d = repo(home, {"a.txt": "a\n", "c.txt": "c\n"})
+    b = Box(home)
+    b.sh("echo more >> a.txt; echo n > new; mkdir d; echo x > d/y; chmod 000 a.txt new d; echo more >> c.txt")
+    assert b.status() == {"c.txt": "M", "a.txt": "X", "d": "X", "new": "X"}
+    patch = b.diff().decode()
+    assert all(f"skep: not in this patch: {p}: it can not be read\n" in patch for p in ("a.txt", "new", "d")) and "+more" in patch
+    assert b"a.txt: it can not be read" in b.diff("--stat")
+    b.run("diff", "new").fails(5, "new can not be read", "chmod")
+    r = b.apply().ok()
+    assert all(f"left out: {p}: it can not be read" in r.err for p in ("a.txt", "new", "d")) and "1 file changed" in r.out
+    assert "nothing else is pending" in b.apply().ok().out
+    b.run("rm").fails(4, "pending")
+    b.sh("chmod 644 a.txt new; chmod 755 d")
+    b.apply().ok()
+    assert b.status() == {} and [read(f"{d}/{p}") for p in ("a.txt", "d/y", "new")] == [b"a\nmore\n", b"x\n", b"n\n"]
+
+
 def test_paths_and_hunks(home):
     d = repo(home)
     b = Box(home)

@@ -177,6 +177,15 @@ static void breaks_once(struct far *f)
 	expect(last.type == M_SEEN && !last.stream, 104); // it does not come back any more
 }
 
+static void hear_seen(struct far *f)
+{
+	struct frame got;
+	struct err e;
+	do
+		expect(!chan_recv(&f->c, &got, &e), 94);
+	while (got.type != M_SEEN || got.stream != 1);
+}
+
 static void hear_signal(struct far *f, uint32_t sig, uint64_t number)
 {
 	struct frame got = hear(f);
@@ -191,6 +200,7 @@ static void breaks_among_signals(struct far *f)
 	hear_hello(f);
 	say_credit(f, 1000, 0);
 	say_data(f, 0, "up");
+	hear_seen(f); // it listens for signals by then
 	for (uint32_t i = 1; i <= 3; i++) {
 		kill(getppid(), i == 3 ? SIGUSR2 : SIGUSR1);
 		hear_signal(f, i == 3 ? SIGUSR2 : SIGUSR1, i);
