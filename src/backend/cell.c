@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -141,6 +142,12 @@ static void on_exited(struct cell *c, const struct frame *f)
 
 enum again { AGAIN_NO, AGAIN_SOON, AGAIN_WOKEN }; // as in M_GONE
 
+// Not because somebody wanted it to: what was on its way to it, and was not read, goes to the next cell.
+static bool ended_by_itself(const struct cell_end *end)
+{
+	return !strcmp(end->reason, "exec ended") || !strcmp(end->reason, "idle");
+}
+
 static void cell_ended(struct cell *c, const struct cell_end *end, enum again again)
 {
 	struct err e;
@@ -155,7 +162,7 @@ static void cell_ended(struct cell *c, const struct cell_end *end, enum again ag
 	} else {
 		cell_bury(c);
 	}
-	err_set(&e, ERR_UNAVAILABLE, "the cell ended: %s", end->reason);
+	err_set(&e, ended_by_itself(end) ? ERR_CONFLICT : ERR_UNAVAILABLE, "the cell ended: %s", end->reason);
 	request_end_all(&c->requests, &e);
 	w->gone(w, end);
 }
