@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/access.h"
 
+#include "api/answer.h"
 #include "api/front.h"
 #include "base/clock.h"
-#include "base/jsonw.h"
 #include "base/mem.h"
 #include "engine/engine.h"
 #include <stdlib.h>
@@ -12,23 +12,6 @@
 #define TEN_YEARS_MS 315360000000ULL
 #define HOLD_MS 10000 // for who makes a listener to begin to hold it
 
-static struct jsonw out(struct request *r)
-{
-	return (struct jsonw){.b = &r->answer};
-}
-
-static void put_time(struct jsonw *w, const char *key, uint64_t ms)
-{
-	char iso[32];
-	jw_key(w, key);
-	if (ms)
-		clock_iso(ms, iso);
-	if (ms)
-		jw_str(w, iso, strlen(iso));
-	else
-		jw_null(w);
-}
-
 // --- tokens ---
 
 static void put_token(struct jsonw *w, const struct token_row *t, const char *text)
@@ -36,17 +19,13 @@ static void put_token(struct jsonw *w, const struct token_row *t, const char *te
 	auto_free char *label = t->on == ON_LABEL ? xasprintf("label=%s", t->value) : NULL;
 	jw_open(w, '{');
 	jw_kstr(w, "id", t->id);
-	jw_key(w, "name");
-	if (t->name)
-		jw_str(w, t->name, strlen(t->name));
-	else
-		jw_null(w);
+	jw_nstr(w, "name", t->name);
 	jw_kstr(w, "scope", scope_name(t->scope));
 	jw_kstr(w, "on", t->on == ON_ALL ? "all" : label ? label : t->value);
 	jw_ku64(w, "rate", t->rate);
-	put_time(w, "created", t->created);
-	put_time(w, "expires", t->expires);
-	put_time(w, "used", t->used);
+	jw_ntime(w, "created", t->created);
+	jw_ntime(w, "expires", t->expires);
+	jw_ntime(w, "used", t->used);
 	jw_kstr(w, "token", text);
 	jw_close(w, '}');
 }
@@ -58,7 +37,7 @@ static void list_token(void *ctx, const struct token_row *t)
 
 void get_tokens(struct request *r)
 {
-	struct jsonw w = out(r);
+	struct jsonw w = answer_json(r);
 	jw_open(&w, '{');
 	jw_key(&w, "tokens");
 	jw_open(&w, '[');
@@ -95,7 +74,7 @@ void post_token(struct request *r)
 	struct token_row want = {0};
 	struct err e;
 	char text[TOKEN_SIZE];
-	struct jsonw w = out(r);
+	struct jsonw w = answer_json(r);
 	const struct token_row *t = decode_token(r->json, &want, &e) ? NULL : engine_token_new(r->engine, &want, text, &e);
 	token_row_done(&want);
 	if (!t) {
@@ -122,7 +101,7 @@ void get_sandbox_token(struct request *r)
 {
 	struct err e;
 	char text[TOKEN_SIZE];
-	struct jsonw w = out(r);
+	struct jsonw w = answer_json(r);
 	if (engine_sandbox_token(r->engine, r->parts[0], text, &e)) {
 		request_fail(r, &e);
 		return;
@@ -233,7 +212,7 @@ static void put_listener(void *ctx, const struct listener *l)
 
 void get_listeners(struct request *r)
 {
-	struct jsonw w = out(r);
+	struct jsonw w = answer_json(r);
 	jw_open(&w, '{');
 	jw_key(&w, "listeners");
 	jw_open(&w, '[');
@@ -257,7 +236,7 @@ void post_listener(struct request *r)
 	bool insecure = false, hold = false;
 	char **urls = NULL;
 	int tokens = 0;
-	struct jsonw w = out(r);
+	struct jsonw w = answer_json(r);
 	struct listener *l = NULL;
 	engine_tokens(r->engine, count_token, &tokens);
 	if (!json_only(r->json, known, &e) && !json_get_str(r->json, "address", &address, &e) &&

@@ -11,32 +11,10 @@
 
 #define PREFIX "/e2b"
 
-struct jsonw e2b_out(struct request *r)
-{
-	return (struct jsonw){.b = &r->answer};
-}
-
-void e2b_kstr_or_null(struct jsonw *w, const char *key, const char *s)
-{
-	if (s) {
-		jw_kstr(w, key, s);
-		return;
-	}
-	jw_key(w, key);
-	jw_null(w);
-}
-
-void e2b_ktime(struct jsonw *w, const char *key, uint64_t unix_ms)
-{
-	char iso[32];
-	clock_iso(unix_ms, iso);
-	jw_kstr(w, key, iso);
-}
-
 // The number in the body is what the SDKs go by.
 void e2b_say(struct request *r, int status, const char *message)
 {
-	struct jsonw w = e2b_out(r);
+	struct jsonw w = answer_json(r);
 	buf_clear(&r->answer);
 	jw_open(&w, '{');
 	jw_ku64(&w, "code", (uint64_t)status);

@@ -4,7 +4,6 @@
 // E2B has two states: running and paused. A sandbox that is stopped for any reason but its time being over is paused to E2B
 // (its files are there, its processes are not); one whose time is over is killed, which here means removed.
 #include "api/e2b_metrics.h"
-#include "api/preview.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -29,118 +28,18 @@ struct loop *e2b_loop(void)
 	return self.loop;
 }
 
-struct e2b_box *e2b_box_new(const char *id)
+struct engine *e2b_engine(void)
 {
-	struct e2b_box *b = xcalloc(1, sizeof *b);
-	memcpy(b->id, id, strnlen(id, ID_SIZE - 1));
-	b->metadata = xcalloc(1, sizeof *b->metadata);
-	b->env = xcalloc(1, sizeof *b->env);
-	return b;
+	return self.engine;
 }
 
-void e2b_box_free(struct e2b_box *b)
-{
-	if (!b)
-		return;
-	free(b->template_id);
-	free(b->alias);
-	free(b->user);
-	free(b->workdir);
-	free(b->network);
-	free(b->mask_host);
-	strv_free(b->env);
-	strv_free(b->metadata);
-	free(b);
-}
-
-// --- the note ---
-
-static void print_box(struct buf *out, const struct e2b_box *b)
-{
-	struct jsonw w = {.b = out};
-	jw_open(&w, '{');
-	jw_kstr(&w, "token", b->token);
-	jw_kstr(&w, "traffic", b->traffic);
-	jw_kstr(&w, "template", b->template_id);
-	jw_kstr(&w, "alias", b->alias);
-	jw_kstr(&w, "user", b->user);
-	jw_kstr(&w, "workdir", b->workdir);
-	jw_kstrv(&w, "env", b->env);
-	jw_kstrv(&w, "metadata", b->metadata);
-	jw_kstr(&w, "network", b->network);
-	jw_kstr(&w, "mask_host", b->mask_host);
-	if (b->has_internet)
-		jw_kbool(&w, "internet", b->internet);
-	jw_kbool(&w, "auto_pause", b->auto_pause);
-	jw_kbool(&w, "auto_resume", b->auto_resume);
-	jw_kbool(&w, "drops_memory", b->drops_memory);
-	jw_kbool(&w, "no_memory", b->no_memory);
-	jw_ku64(&w, "timeout_ms", b->timeout_ms);
-	jw_ku64(&w, "started", b->started);
-	jw_ku64(&w, "paused", b->paused);
-	jw_ku64(&w, "ends", b->ends);
-	jw_close(&w, '}');
-}
-
-static char *own(const json_t *o, const char *key)
-{
-	const json_t *v = json_object_get(o, key);
-	return json_is_string(v) ? xstrdup(json_string_value(v)) : NULL;
-}
-
-static void key_copy(char out[KEY_SIZE], const char *s)
-{
-	memcpy(out, s, strnlen(s, KEY_SIZE - 1));
-}
-
-static void strv_of(const json_t *o, const char *key, char ***out)
-{
-	struct err e;
-	char **v = NULL;
-	if (json_get_strv(o, key, &v, &e) || !v)
-		return;
-	strv_free(*out);
-	*out = v;
-}
-
-static struct e2b_box *read_box(const char *id, const char *text)
-{
-	struct err e;
-	auto_json json_t *o = json_read(text, strlen(text), &e);
-	if (!o || !id_is(id))
-		return NULL;
-	struct e2b_box *b = e2b_box_new(id);
-	key_copy(b->token, json_str(o, "token"));
-	key_copy(b->traffic, json_str(o, "traffic"));
-	b->template_id = own(o, "template");
-	b->alias = own(o, "alias");
-	b->user = own(o, "user");
-	b->workdir = own(o, "workdir");
-	b->network = own(o, "network");
-	b->mask_host = own(o, "mask_host");
-	strv_of(o, "env", &b->env);
-	strv_of(o, "metadata", &b->metadata);
-	b->has_internet = json_is_boolean(json_object_get(o, "internet"));
-	b->internet = json_is_true(json_object_get(o, "internet"));
-	b->auto_pause = json_is_true(json_object_get(o, "auto_pause"));
-	b->auto_resume = json_is_true(json_object_get(o, "auto_resume"));
-	b->drops_memory = json_is_true(json_object_get(o, "drops_memory"));
-	b->no_memory = json_is_true(json_object_get(o, "no_memory"));
-	b->timeout_ms = json_u64(o, "timeout_ms");
-	b->started = json_u64(o, "started");
-	b->paused = json_u64(o, "paused");
-	b->ends = json_u64(o, "ends");
-	if (b->template_id && b->user && b->workdir && strv_len(b->metadata) % 2 == 0)
-		return b;
-	e2b_box_free(b);
-	return NULL;
-}
+// --- keeping ---
 
 void e2b_box_save(struct engine *g, const struct e2b_box *b)
 {
 	struct err e;
 	auto_buf struct buf text = BUF_INIT(2 * LIMIT_REQUEST_BODY);
-	print_box(&text, b);
+	e2b_note_print(&text, b);
 	if (engine_note_set(g, KIND, b->id, buf_cstr(&text), &e))
 		log_line(LOG_ERROR, "sandbox=%s %s", b->id, e.msg);
 }
@@ -150,7 +49,7 @@ static void arm(void);
 int e2b_box_add(struct engine *g, struct e2b_box *b, struct err *e)
 {
 	auto_buf struct buf text = BUF_INIT(2 * LIMIT_REQUEST_BODY);
-	print_box(&text, b);
+	e2b_note_print(&text, b);
 	if (engine_note_set(g, KIND, b->id, buf_cstr(&text), e) || engine_notes_sync(g, e)) {
 		e2b_box_free(b);
 		return -1;
@@ -183,6 +82,11 @@ static struct e2b_box *find(const char *id, size_t n)
 		if (strlen(b->id) == n && !memcmp(b->id, id, n))
 			return b;
 	return NULL;
+}
+
+struct e2b_box *e2b_box_find(const char *sandbox)
+{
+	return find(sandbox, strlen(sandbox));
 }
 
 struct e2b_box *e2b_box_get(struct engine *g, const char *id)
@@ -259,7 +163,7 @@ static void forget(struct e2b_box *b)
 
 static void on_state(struct engine_listener *l, const struct sandbox *s, bool gone)
 {
-	struct e2b_box *b = find(s->id, strlen(s->id));
+	struct e2b_box *b = e2b_box_find(s->id);
 	(void)l;
 	if (!b)
 		return;
@@ -292,7 +196,7 @@ struct holding {
 static void on_released(void *ctx, const struct err *e, const struct outcome *o)
 {
 	struct holding *h = ctx;
-	struct e2b_box *b = find(h->id, strlen(h->id));
+	struct e2b_box *b = e2b_box_find(h->id);
 	(void)o;
 	if (b)
 		b->held--;
@@ -321,7 +225,7 @@ struct kill {
 static void on_killed(void *ctx, const struct err *e, const struct outcome *o)
 {
 	struct kill *k = ctx;
-	struct e2b_box *b = find(k->id, strlen(k->id));
+	struct e2b_box *b = e2b_box_find(k->id);
 	if (e && b) // it could not be removed: it is there again
 		b->killed = false;
 	k->done.fn(k->done.ctx, e, o);
@@ -393,9 +297,9 @@ static void end_all(void)
 			strv_add(&pause, b->id);
 	}
 	for (char **id = kill; id && *id; id++)
-		e2b_kill(self.engine, find(*id, strlen(*id)), (struct done){on_ended, NULL});
+		e2b_kill(self.engine, e2b_box_find(*id), (struct done){on_ended, NULL});
 	for (char **id = pause; id && *id; id++) {
-		struct e2b_box *b = find(*id, strlen(*id));
+		struct e2b_box *b = e2b_box_find(*id);
 		if (b && !e2b_end_set(self.engine, b, 0, &ignored))
 			e2b_pause(self.engine, b, !b->drops_memory, (struct done){on_ended, NULL});
 	}
@@ -427,7 +331,7 @@ struct resume {
 static void on_resumed(void *ctx, const struct err *e, const struct outcome *o)
 {
 	struct resume *r = ctx;
-	struct e2b_box *b = find(r->id, strlen(r->id));
+	struct e2b_box *b = e2b_box_find(r->id);
 	struct err gone;
 	(void)o;
 	if (!b)
@@ -456,92 +360,12 @@ void e2b_resume(struct engine *g, struct e2b_box *b, uint64_t timeout_ms, struct
 		engine_start(g, r->id, (struct done){on_resumed, r});
 }
 
-struct awake {
-	void (*fn)(void *ctx, struct e2b_box *b);
-	void *ctx;
-};
-
-static void on_awake(void *ctx, const struct err *e, struct e2b_box *b)
-{
-	struct awake *a = ctx;
-	if (e)
-		log_line(LOG_WARN, "resumed by traffic: %s", e->msg);
-	a->fn(a->ctx, e ? NULL : b);
-	free(a);
-}
-
-#define RESUME_MIN_MS 300000
-
-void e2b_awake(struct engine *g, const char *id, void (*fn)(void *ctx, struct e2b_box *b), void *ctx)
-{
-	struct e2b_box *b = e2b_box_get(g, id);
-	if (!b || e2b_is_running(g, b) || !b->auto_resume || b->no_memory) {
-		fn(ctx, b && e2b_is_running(g, b) ? b : NULL);
-		return;
-	}
-	struct awake *a = xcalloc(1, sizeof *a);
-	*a = (struct awake){fn, ctx};
-	e2b_resume(g, b, b->timeout_ms > RESUME_MIN_MS ? b->timeout_ms : RESUME_MIN_MS, (struct e2b_done){on_awake, a});
-}
-
-// --- its ports ---
-
-static enum preview_verdict judge(void *ctx, const struct sandbox *s, uint16_t port, const char *traffic_token)
-{
-	const struct e2b_box *b = find(s->id, strlen(s->id));
-	(void)ctx, (void)port;
-	if (!b)
-		return PREVIEW_ASK;
-	if (!*b->traffic)
-		return PREVIEW_OPEN;
-	return traffic_token && strlen(traffic_token) == KEY_SIZE - 1 && key_equal(traffic_token, b->traffic) ? PREVIEW_OPEN : PREVIEW_CLOSED;
-}
-
-static bool is_e2b(void *ctx, const struct sandbox *s)
-{
-	(void)ctx;
-	return !s || find(s->id, strlen(s->id));
-}
-
-static char *host_of(void *ctx, const struct sandbox *s, uint16_t port)
-{
-	const struct e2b_box *b = find(s->id, strlen(s->id));
-	(void)ctx;
-	return b && b->mask_host ? e2b_mask_of(b->mask_host, port) : NULL;
-}
-
-struct waking {
-	void (*fn)(void *ctx, bool runs);
-	void *ctx;
-};
-
-static void on_woken(void *ctx, struct e2b_box *b)
-{
-	struct waking *w = ctx;
-	w->fn(w->ctx, b != NULL);
-	free(w);
-}
-
-static void wake(void *ctx, const char *sandbox, void (*fn)(void *ctx, bool runs), void *fn_ctx)
-{
-	(void)ctx;
-	if (!find(sandbox, strlen(sandbox))) {
-		fn(fn_ctx, true);
-		return;
-	}
-	struct waking *w = xcalloc(1, sizeof *w);
-	*w = (struct waking){fn, fn_ctx};
-	e2b_awake(self.engine, sandbox, on_woken, w);
-}
-
-const struct preview_policy e2b_preview = {.judge = judge, .is_e2b = is_e2b, .host_of = host_of, .wake = wake};
-
 // --- the whole ---
 
 static void load(void *ctx, const char *key, const char *text)
 {
 	char ***lost = ctx;
-	struct e2b_box *b = read_box(key, text);
+	struct e2b_box *b = e2b_note_read(key, text);
 	if (b && e2b_row(self.engine, b)) {
 		b->next = self.boxes;
 		self.boxes = b;

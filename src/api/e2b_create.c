@@ -38,7 +38,7 @@ static void fail(struct making *m, const struct err *e)
 // It was made under the same key, and its answer was lost.
 static void replay(struct request *r, const char *sandbox, const char *exec)
 {
-	struct jsonw w = e2b_out(r);
+	struct jsonw w = answer_json(r);
 	struct e2b_box *b = e2b_box_get(r->engine, sandbox);
 	(void)exec;
 	if (!b) {
@@ -172,7 +172,7 @@ static struct e2b_build *build_of(const struct making *m, struct e2b_template **
 static void answer_created(struct making *m)
 {
 	struct request *r = m->r;
-	struct jsonw w = e2b_out(r);
+	struct jsonw w = answer_json(r);
 	struct e2b_box *b = m->box;
 	struct err e;
 	m->box = NULL;

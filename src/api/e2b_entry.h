@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A file or directory as E2B's envd tells of it.
 #pragma once
 #include "base/jsonw.h"
 #include "model/entry.h"

@@ -55,7 +55,7 @@ static struct e2b_box *fork_box(const struct e2b_box *of, const char *id, uint64
 static void answer_forks(struct forking *f)
 {
 	struct request *r = f->r;
-	struct jsonw w = e2b_out(r);
+	struct jsonw w = answer_json(r);
 	jw_open(&w, '[');
 	for (size_t i = 0; f->ids[i]; i++) {
 		struct e2b_box *b = f->errs[i].kind ? NULL : e2b_box_get(r->engine, f->ids[i]);

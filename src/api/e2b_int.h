@@ -7,8 +7,10 @@
 //   e2b_list.c       lists, details, logs                              e2b_network.c    what a sandbox may reach
 //   e2b_templates.c  templates, tags, snapshots                        e2b_build.c      building one; e2b_step.c: its steps; e2b_cache.c: those done before
 //   e2b_metrics.c    what a sandbox uses                               e2b_upload.c     files for COPY
-//   e2b_headers.c    headers on the way out, the host on the way in
+//   e2b_headers.c    headers on the way out, the host on the way in    e2b_ports.c      who reaches its ports, waking one
+//   e2b_note.c       a box as text
 #pragma once
+#include "api/answer.h"
 #include "api/e2b.h"
 #include "base/jsonw.h"
 
@@ -24,15 +26,17 @@ void e2b_say(struct request *r, int status, const char *message);
 		e2b_say(r, status, said_.msg);                 \
 	})
 int e2b_status(const struct err *e);
-struct jsonw e2b_out(struct request *r);
-void e2b_kstr_or_null(struct jsonw *w, const char *key, const char *s);
-void e2b_ktime(struct jsonw *w, const char *key, uint64_t unix_ms);
 // A member that must be a whole number of at least min, if it is there. Answers the request itself when it is not: false.
 bool e2b_number(struct request *r, const char *key, int64_t min, uint64_t *inout);
 
-// e2b_box.c
-struct e2b_box *e2b_box_new(const char *id);			      // owned until it is added
+// e2b_note.c
+struct e2b_box *e2b_box_new(const char *id); // owned until it is added
 void e2b_box_free(struct e2b_box *b);
+void e2b_note_print(struct buf *out, const struct e2b_box *b);
+struct e2b_box *e2b_note_read(const char *id, const char *text); // owned; NULL when it is no box
+
+// e2b_box.c
+struct e2b_box *e2b_box_find(const char *sandbox); // whatever became of it; NULL = it is none of E2B's
 int e2b_box_add(struct engine *g, struct e2b_box *b, struct err *e) MUST_USE; // takes b
 void e2b_box_save(struct engine *g, const struct e2b_box *b);
 const struct sandbox *e2b_row(struct engine *g, const struct e2b_box *b); // NULL when it is gone
@@ -50,6 +54,7 @@ void e2b_kill(struct engine *g, struct e2b_box *b, struct done d);
 // After an operation with b->held counted up, whose outcome was `why`: it runs as before, and is no longer held.
 void e2b_release(struct engine *g, const char *id, const struct err *why, void (*fn)(void *ctx, const struct err *e), void *ctx);
 struct loop *e2b_loop(void);
+struct engine *e2b_engine(void);
 
 // e2b_create.c
 void e2b_settle_env(struct e2b_box *b, char *const *of_template); // before, b->env is the create's alone

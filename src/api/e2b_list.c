@@ -29,8 +29,8 @@ static void put_listed(struct jsonw *w, struct request *r, const struct e2b_box 
 	const struct sandbox *s = e2b_row(g, b);
 	bool running = s->state == STATE_RUNNING;
 	e2b_put_members(w, b);
-	e2b_ktime(w, "startedAt", b->started);
-	e2b_ktime(w, "endAt", running ? (b->ends ? b->ends : clock_unix_ms() + 365ULL * 86400000) : b->paused ? b->paused : b->started);
+	jw_ktime(w, "startedAt", b->started);
+	jw_ktime(w, "endAt", running ? (b->ends ? b->ends : clock_unix_ms() + 365ULL * 86400000) : b->paused ? b->paused : b->started);
 	jw_kstr(w, "state", running ? "running" : "paused");
 	jw_ku64(w, "cpuCount", cpus_of(s));
 	jw_ku64(w, "memoryMB", s->limits.memory >> 20);
@@ -241,7 +241,7 @@ static void put_list(struct request *r, const struct filter *f)
 	const struct e2b_box **list;
 	size_t n = gather(r, f, &list), given = 0, running = 0;
 	const struct e2b_box *last = NULL;
-	struct jsonw w = e2b_out(r);
+	struct jsonw w = answer_json(r);
 	bool more = false;
 	jw_open(&w, '[');
 	for (size_t i = 0; i < n; i++) {
@@ -293,7 +293,7 @@ void e2b_list_v1(struct request *r)
 void e2b_get_sandbox(struct request *r)
 {
 	struct e2b_box *b = e2b_named(r);
-	struct jsonw w = e2b_out(r);
+	struct jsonw w = answer_json(r);
 	if (!b)
 		return;
 	jw_open(&w, '{');

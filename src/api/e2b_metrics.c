@@ -138,7 +138,7 @@ static void put(struct jsonw *w, const struct e2b_metric *m)
 {
 	char pct[32];
 	jw_open(w, '{');
-	e2b_ktime(w, "timestamp", m->at);
+	jw_ktime(w, "timestamp", m->at);
 	jw_ku64(w, "timestampUnix", m->at / 1000);
 	jw_ku64(w, "cpuCount", m->cpus);
 	jw_key(w, "cpuUsedPct");
@@ -153,7 +153,7 @@ static void put(struct jsonw *w, const struct e2b_metric *m)
 
 static void answer(struct request *r)
 {
-	struct jsonw w = e2b_out(r);
+	struct jsonw w = answer_json(r);
 	const char *start = request_query(r, "start"), *end = request_query(r, "end");
 	uint64_t from = 0, to = INT64_MAX;
 	struct e2b_box *b = e2b_named(r);
@@ -194,7 +194,7 @@ void e2b_get_all_metrics(struct request *r)
 {
 	const char *ids = request_query(r, "sandbox_ids");
 	struct str rest = str_of(ids ? ids : ""), id;
-	struct jsonw w = e2b_out(r);
+	struct jsonw w = answer_json(r);
 	jw_open(&w, '{');
 	jw_key(&w, "sandboxes");
 	jw_open(&w, '{');

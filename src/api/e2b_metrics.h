@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// What a sandbox uses, as E2B shows it: sampled when it is asked for.
 #pragma once
 #include "api/e2b_int.h"
 

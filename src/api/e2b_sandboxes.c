@@ -39,7 +39,7 @@ void e2b_put_secrets(struct request *r, struct jsonw *w, const struct e2b_box *b
 	auto_free char *domain = domain_of(r);
 	if (*b->token)
 		jw_kstr(w, "envdAccessToken", b->token);
-	e2b_kstr_or_null(w, "domain", domain);
+	jw_nstr(w, "domain", domain);
 }
 
 void e2b_put_sandbox(struct request *r, struct jsonw *w, const struct e2b_box *b)
@@ -47,7 +47,7 @@ void e2b_put_sandbox(struct request *r, struct jsonw *w, const struct e2b_box *b
 	jw_open(w, '{');
 	e2b_put_members(w, b);
 	e2b_put_secrets(r, w, b);
-	e2b_kstr_or_null(w, "trafficAccessToken", *b->traffic ? b->traffic : NULL);
+	jw_nstr(w, "trafficAccessToken", *b->traffic ? b->traffic : NULL);
 	jw_close(w, '}');
 }
 
@@ -76,7 +76,7 @@ bool e2b_timeout_of(struct request *r, const char *key, uint64_t *inout_s)
 static void on_connected(void *ctx, const struct err *e, struct e2b_box *b)
 {
 	struct request *r = ctx;
-	struct jsonw w = e2b_out(r);
+	struct jsonw w = answer_json(r);
 	if (e) {
 		request_fail(r, e);
 		return;
@@ -96,7 +96,7 @@ static void extend(struct engine *g, struct e2b_box *b, uint64_t seconds)
 
 static void connect_to(struct request *r, uint64_t timeout_s)
 {
-	struct jsonw w = e2b_out(r);
+	struct jsonw w = answer_json(r);
 	struct e2b_box *b = e2b_named(r);
 	if (!b || !e2b_timeout_of(r, "timeout", &timeout_s))
 		return;
@@ -141,15 +141,6 @@ void e2b_post_resume(struct request *r)
 
 // --- pause, kill ---
 
-static void done_empty(void *ctx, const struct err *e, const struct outcome *o)
-{
-	(void)o;
-	if (e)
-		request_fail(ctx, e);
-	else
-		request_answer(ctx, 204);
-}
-
 // Its end is forgotten first: a sandbox that waits does not grow old.
 void e2b_post_pause(struct request *r)
 {
@@ -166,14 +157,14 @@ void e2b_post_pause(struct request *r)
 		request_fail(r, &e);
 		return;
 	}
-	e2b_pause(r->engine, b, memory, (struct done){done_empty, r});
+	e2b_pause(r->engine, b, memory, (struct done){answer_empty, r});
 }
 
 void e2b_delete_sandbox(struct request *r)
 {
 	struct e2b_box *b = e2b_named(r);
 	if (b)
-		e2b_kill(r->engine, b, (struct done){done_empty, r});
+		e2b_kill(r->engine, b, (struct done){answer_empty, r});
 }
 
 // --- time ---
@@ -228,7 +219,7 @@ static void on_net(void *ctx, const struct err *e, const struct outcome *o)
 		e2b_copy_network(n->r->json, n->r->json, b, true);
 		e2b_box_save(n->r->engine, b);
 	}
-	done_empty(n->r, e, o);
+	answer_empty(n->r, e, o);
 	free(n);
 }
 

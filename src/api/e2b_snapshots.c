@@ -59,7 +59,7 @@ static void on_running(void *ctx, const struct err *e)
 	struct err gone;
 	struct e2b_box *of = e2b_box_get(r->engine, s->of);
 	struct e2b_template *t = s->name ? e2b_template_named(s->name) : NULL;
-	struct jsonw w = e2b_out(r);
+	struct jsonw w = answer_json(r);
 	if (!e && !of)
 		err_set(&gone, ERR_NOT_FOUND, "sandbox %s was killed", s->of);
 	if (e || !of) {
@@ -143,7 +143,7 @@ static bool fits(const struct e2b_template *t, const char *of, const char *name)
 static void list(struct request *r, const char *of, const char *name, uint64_t limit)
 {
 	const char *token = request_query(r, "nextToken"), *last = NULL;
-	struct jsonw w = e2b_out(r);
+	struct jsonw w = answer_json(r);
 	bool begun = !token || !*token, more = false;
 	uint64_t n = 0;
 	jw_open(&w, '[');

@@ -61,7 +61,7 @@ static int read_tags(const json_t *o, const char *tag, char ***out, struct err *
 static int make(struct request *r, const char *word, struct err *e)
 {
 	char *name = NULL, *tag = NULL, **tags = NULL;
-	struct jsonw w = e2b_out(r);
+	struct jsonw w = answer_json(r);
 	struct limits l = {0};
 	int rc = e2b_word_split(word, &name, &tag, e) || read_tags(r->json, tag, &tags, e) || e2b_limits_read(r->json, &l, e) ? -1 : 0;
 	struct e2b_template *t = rc ? NULL : e2b_template_named(name);
@@ -211,7 +211,7 @@ static void put_entry(struct jsonw *w, const char *log, bool text_only)
 	}
 	auto_free char *l = xstrndup(level.p, level.n), *s = xstrndup(step.p, step.n);
 	jw_open(w, '{');
-	e2b_ktime(w, "timestamp", at);
+	jw_ktime(w, "timestamp", at);
 	jw_kstr(w, "level", l);
 	jw_key(w, "message");
 	jw_str(w, rest.n ? rest.p : "", rest.n);
@@ -239,14 +239,21 @@ static bool page_of(struct request *r, uint64_t *from, uint64_t *n)
 	return false;
 }
 
+// NULL: answered with 404.
+static struct e2b_build *named_build(struct request *r, const struct e2b_template *t)
+{
+	struct e2b_build *b = e2b_build_of(t, r->parts[1]);
+	if (!b)
+		e2b_error(r, 404, "build '%.60s' not found", r->parts[1]);
+	return b;
+}
+
 void e2b_get_build_status(struct request *r)
 {
 	struct e2b_template *t = named(r);
-	struct e2b_build *b = t ? e2b_build_of(t, r->parts[1]) : NULL;
-	struct jsonw w = e2b_out(r);
+	struct e2b_build *b = t ? named_build(r, t) : NULL;
+	struct jsonw w = answer_json(r);
 	uint64_t from = 0, n;
-	if (t && !b)
-		e2b_error(r, 404, "build '%.60s' not found", r->parts[1]);
 	if (!b || !page_of(r, &from, &n))
 		return;
 	jw_open(&w, '{');
@@ -271,11 +278,9 @@ void e2b_get_build_status(struct request *r)
 void e2b_get_build_logs(struct request *r)
 {
 	struct e2b_template *t = named(r);
-	struct e2b_build *b = t ? e2b_build_of(t, r->parts[1]) : NULL;
-	struct jsonw w = e2b_out(r);
+	struct e2b_build *b = t ? named_build(r, t) : NULL;
+	struct jsonw w = answer_json(r);
 	uint64_t from = 0, n;
-	if (t && !b)
-		e2b_error(r, 404, "build '%.60s' not found", r->parts[1]);
 	if (!b || !page_of(r, &from, &n))
 		return;
 	jw_open(&w, '{');
@@ -292,7 +297,7 @@ void e2b_get_alias(struct request *r)
 	struct e2b_build *b = NULL;
 	bool tagged = strchr(r->parts[0], ':');
 	struct e2b_template *t = e2b_template_find(r->parts[0], tagged ? &b : NULL, &e);
-	struct jsonw w = e2b_out(r);
+	struct jsonw w = answer_json(r);
 	if (t && !e2b_template_sees(r, t))
 		t = NULL, err_set(&e, ERR_NOT_FOUND, "template '%.80s' not found", r->parts[0]);
 	if (!t || (tagged && !b)) {
@@ -312,7 +317,7 @@ void e2b_post_tags(struct request *r)
 	struct e2b_build *b = NULL;
 	char **tags = NULL;
 	const char *target = json_str(r->json, "target");
-	struct jsonw w = e2b_out(r);
+	struct jsonw w = answer_json(r);
 	struct e2b_template *t = e2b_template_find(target, &b, &e);
 	if (!t || !b || read_tags(r->json, NULL, &tags, &e)) {
 		strv_free(tags);
@@ -357,7 +362,7 @@ void e2b_delete_tags(struct request *r)
 void e2b_get_tags(struct request *r)
 {
 	struct e2b_template *t = named(r);
-	struct jsonw w = e2b_out(r);
+	struct jsonw w = answer_json(r);
 	if (!t)
 		return;
 	jw_open(&w, '[');
@@ -365,7 +370,7 @@ void e2b_get_tags(struct request *r)
 		jw_open(&w, '{');
 		jw_kstr(&w, "tag", g->tag);
 		jw_kstr(&w, "buildID", g->build);
-		e2b_ktime(&w, "createdAt", g->created);
+		jw_ktime(&w, "createdAt", g->created);
 		jw_close(&w, '}');
 	}
 	jw_close(&w, ']');
@@ -390,13 +395,13 @@ static void put_template(struct jsonw *w, const struct e2b_template *t, bool bui
 	jw_kbool(w, "public", t->is_public);
 	put_list(w, "aliases", t->name);
 	put_list(w, "names", t->name);
-	e2b_ktime(w, "createdAt", t->created);
-	e2b_ktime(w, "updatedAt", t->updated);
-	e2b_kstr_or_null(w, "createdBy", NULL);
+	jw_ktime(w, "createdAt", t->created);
+	jw_ktime(w, "updatedAt", t->updated);
+	jw_nstr(w, "createdBy", NULL);
 	if (t->spawned)
-		e2b_ktime(w, "lastSpawnedAt", t->spawned);
+		jw_ktime(w, "lastSpawnedAt", t->spawned);
 	else
-		e2b_kstr_or_null(w, "lastSpawnedAt", NULL);
+		jw_nstr(w, "lastSpawnedAt", NULL);
 	jw_ku64(w, "spawnCount", t->spawn_count);
 	jw_ku64(w, "buildCount", count);
 	jw_kstr(w, "envdVersion", E2B_ENVD_VERSION);
@@ -408,8 +413,8 @@ static void put_template(struct jsonw *w, const struct e2b_template *t, bool bui
 			jw_open(w, '{');
 			jw_kstr(w, "buildID", x->id);
 			jw_kstr(w, "status", x->state);
-			e2b_ktime(w, "createdAt", x->created);
-			e2b_ktime(w, "updatedAt", x->created);
+			jw_ktime(w, "createdAt", x->created);
+			jw_ktime(w, "updatedAt", x->created);
 			jw_ku64(w, "cpuCount", t->cpus ? t->cpus : 2);
 			jw_ku64(w, "memoryMB", t->memory_mb ? t->memory_mb : l.memory >> 20);
 			jw_close(w, '}');
@@ -421,7 +426,7 @@ static void put_template(struct jsonw *w, const struct e2b_template *t, bool bui
 
 void e2b_get_templates(struct request *r)
 {
-	struct jsonw w = e2b_out(r);
+	struct jsonw w = answer_json(r);
 	jw_open(&w, '[');
 	for (struct e2b_template *t = e2b_templates(); t; t = t->next)
 		if (!*t->source && e2b_template_sees(r, t))
@@ -433,7 +438,7 @@ void e2b_get_templates(struct request *r)
 void e2b_get_template(struct request *r)
 {
 	struct e2b_template *t = named(r);
-	struct jsonw w = e2b_out(r);
+	struct jsonw w = answer_json(r);
 	if (!t)
 		return;
 	put_template(&w, t, true);
@@ -444,7 +449,7 @@ void e2b_patch_template(struct request *r)
 {
 	struct err e;
 	struct e2b_template *t = named(r);
-	struct jsonw w = e2b_out(r);
+	struct jsonw w = answer_json(r);
 	if (!t)
 		return;
 	if (json_get_bool(r->json, "public", &t->is_public, &e)) {

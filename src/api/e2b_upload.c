@@ -105,7 +105,7 @@ static char *address(struct request *r, const struct upload *u)
 void e2b_get_files(struct request *r)
 {
 	const char *hash = r->parts[1];
-	struct jsonw w = e2b_out(r);
+	struct jsonw w = answer_json(r);
 	struct err e;
 	if (!e2b_template_find(r->parts[0], NULL, &e)) {
 		request_fail(r, &e);

@@ -1,36 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// The engine's structs as JSON. Members are there always, null where there is nothing: clients need not ask whether.
 #include "api/code.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include <string.h>
-
-static void str_or_null(struct jsonw *w, const char *key, const char *s)
-{
-	if (s) {
-		jw_kstr(w, key, s);
-		return;
-	}
-	jw_key(w, key);
-	jw_null(w);
-}
-
-static void time_or_null(struct jsonw *w, const char *key, uint64_t ms)
-{
-	char iso[32];
-	if (ms)
-		clock_iso(ms, iso);
-	str_or_null(w, key, ms ? iso : NULL);
-}
-
-static void ms_or_null(struct jsonw *w, const char *key, uint64_t ms)
-{
-	jw_key(w, key);
-	if (ms)
-		jw_u64(w, ms);
-	else
-		jw_null(w);
-}
 
 static void labels(struct jsonw *w, char *const *v)
 {
@@ -60,7 +34,7 @@ static void limits(struct jsonw *w, const struct limits *l)
 static void mount(struct jsonw *w, const struct cell_mount *m, const char *kind)
 {
 	jw_open(w, '{');
-	str_or_null(w, "src", m->src[0] ? m->src : NULL);
+	jw_nstr(w, "src", m->src[0] ? m->src : NULL);
 	jw_kstr(w, "dst", m->dst);
 	jw_kbool(w, "writable", m->writable);
 	jw_kstr(w, "kind", kind);
@@ -93,7 +67,7 @@ static void net(struct jsonw *w, const struct sandbox *s)
 {
 	jw_key(w, "net");
 	jw_open(w, '{');
-	str_or_null(w, "preset", s->has_net ? s->net.preset : NULL);
+	jw_nstr(w, "preset", s->has_net ? s->net.preset : NULL);
 	jw_key(w, "rules");
 	jw_open(w, '[');
 	for (char **r = s->has_net ? s->net.rules : NULL; r && *r; r++) {
@@ -121,7 +95,7 @@ static void base(struct jsonw *w, const struct sandbox *s)
 	jw_key(w, "base");
 	jw_open(w, '{');
 	jw_kstr(w, "state", engine_base_state(s));
-	str_or_null(w, "head", s->head);
+	jw_nstr(w, "head", s->head);
 	jw_close(w, '}');
 }
 
@@ -136,8 +110,8 @@ static void project(struct jsonw *w, const struct project_row *p)
 	jw_kstr(w, "file", p->file);
 	jw_kstrv(w, "hide", p->hide ? p->hide : (char *[]){NULL});
 	jw_kstrv(w, "setup", p->setup ? p->setup : (char *[]){NULL});
-	str_or_null(w, "setup_key", p->setup_key);
-	str_or_null(w, "test", p->test);
+	jw_nstr(w, "setup_key", p->setup_key);
+	jw_nstr(w, "test", p->test);
 	jw_key(w, "ports");
 	jw_open(w, '[');
 	for (size_t i = 0; i < p->n_ports; i++)
@@ -172,23 +146,23 @@ static void ports(struct jsonw *w, struct engine *g, const struct sandbox *s)
 void encode_sandbox_members(struct jsonw *w, struct engine *g, const struct sandbox *s)
 {
 	jw_kstr(w, "id", s->id);
-	str_or_null(w, "name", s->name);
+	jw_nstr(w, "name", s->name);
 	jw_kstr(w, "state", state_name(s->state));
-	str_or_null(w, "reason", s->reason);
+	jw_nstr(w, "reason", s->reason);
 	jw_kstr(w, "backend", "native");
 	jw_kstr(w, "profile", profile_name(s->profile));
 	jw_kstr(w, "image", s->image ? s->image : "host");
-	str_or_null(w, "repo", s->url ? s->url : s->repo);
-	str_or_null(w, "ref", s->ref);
-	str_or_null(w, "context", s->context);
-	str_or_null(w, "origin", s->origin);
+	jw_nstr(w, "repo", s->url ? s->url : s->repo);
+	jw_nstr(w, "ref", s->ref);
+	jw_nstr(w, "context", s->context);
+	jw_nstr(w, "origin", s->origin);
 	jw_kbool(w, "auto_snapshot", s->auto_snapshot);
 	base(w, s);
 	labels(w, s->labels);
 	jw_kstr(w, "owner", s->owner);
-	time_or_null(w, "created", s->created);
-	time_or_null(w, "used", s->used);
-	time_or_null(w, "expires", s->expires);
+	jw_ntime(w, "created", s->created);
+	jw_ntime(w, "used", s->used);
+	jw_ntime(w, "expires", s->expires);
 	jw_key(w, "pending");
 	if (s->pending < 0)
 		jw_null(w);
@@ -204,9 +178,9 @@ void encode_sandbox_members(struct jsonw *w, struct engine *g, const struct sand
 	jw_kbool(w, "pinned", s->pinned);
 	jw_kbool(w, "dirty", s->pending != 0);
 	jw_kstr(w, "on_expiry", on_expiry_name(s->on_expiry));
-	ms_or_null(w, "ttl_ms", s->lease ? 0 : s->ttl_ms);
-	ms_or_null(w, "lease_ms", s->lease ? s->ttl_ms : 0);
-	ms_or_null(w, "idle_ms", s->idle_ms);
+	jw_nu64(w, "ttl_ms", s->lease ? 0 : s->ttl_ms);
+	jw_nu64(w, "lease_ms", s->lease ? s->ttl_ms : 0);
+	jw_nu64(w, "idle_ms", s->idle_ms);
 	uint64_t bytes;
 	jw_key(w, "size");
 	if (engine_size(g, s, &bytes))
@@ -225,19 +199,15 @@ void encode_sandbox(struct jsonw *w, struct engine *g, const struct sandbox *s)
 static void result(struct jsonw *w, const struct exec_row *x)
 {
 	const struct exec_result *r = &x->result;
-	time_or_null(w, "ended", x->running ? 0 : r->ended_unix_ms);
+	jw_ntime(w, "ended", x->running ? 0 : r->ended_unix_ms);
 	jw_key(w, "status");
 	if (x->running)
 		jw_null(w);
 	else
 		jw_u64(w, r->status);
-	jw_key(w, "signal");
-	if (x->running || !r->signal)
-		jw_null(w);
-	else
-		jw_u64(w, r->signal);
+	jw_nu64(w, "signal", x->running ? 0 : r->signal);
 	jw_kbool(w, "timed_out", r->timed_out);
-	str_or_null(w, "reason", r->reason);
+	jw_nstr(w, "reason", r->reason);
 	jw_key(w, "bytes");
 	jw_open(w, '{');
 	jw_ku64(w, "stdout", r->out_bytes);
@@ -251,15 +221,11 @@ void encode_exec(struct jsonw *w, const struct exec_row *x)
 	jw_kstr(w, "id", x->id);
 	jw_kstr(w, "sandbox", x->sandbox);
 	jw_kstrv(w, "argv", x->argv);
-	str_or_null(w, "cwd", x->cwd);
-	str_or_null(w, "user", x->user);
+	jw_nstr(w, "cwd", x->cwd);
+	jw_nstr(w, "user", x->user);
 	jw_kbool(w, "tty", x->tty);
-	jw_key(w, "pid");
-	if (x->pid)
-		jw_u64(w, x->pid);
-	else
-		jw_null(w);
-	time_or_null(w, "started", x->started);
+	jw_nu64(w, "pid", x->pid);
+	jw_ntime(w, "started", x->started);
 	result(w, x);
 	jw_kstr(w, "state", x->running ? "running" : "exited");
 	jw_close(w, '}');
@@ -282,11 +248,11 @@ void encode_image(struct jsonw *w, const struct image_row *i)
 {
 	jw_open(w, '{');
 	jw_kstr(w, "id", i->id);
-	str_or_null(w, "name", i->name);
+	jw_nstr(w, "name", i->name);
 	jw_kstr(w, "source", i->source);
 	jw_ku64(w, "bytes", i->bytes);
 	jw_ku64(w, "files", i->files);
-	time_or_null(w, "created", i->created);
+	jw_ntime(w, "created", i->created);
 	jw_close(w, '}');
 }
 
@@ -294,9 +260,9 @@ void encode_snapshot(struct jsonw *w, const struct snapshot *n)
 {
 	jw_open(w, '{');
 	jw_kstr(w, "id", n->id);
-	str_or_null(w, "name", n->name);
+	jw_nstr(w, "name", n->name);
 	jw_kstr(w, "sandbox", n->sandbox);
-	time_or_null(w, "created", n->created);
+	jw_ntime(w, "created", n->created);
 	jw_kstr(w, "mode", n->frozen ? "frozen-copy" : "sealed");
 	jw_kbool(w, "automatic", n->automatic);
 	jw_kbool(w, "durable", n->durable);

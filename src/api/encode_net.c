@@ -7,18 +7,6 @@
 #include "model/project.h"
 #include <string.h>
 
-static void time_or_null(struct jsonw *w, const char *key, uint64_t ms)
-{
-	char iso[32];
-	jw_key(w, key);
-	if (!ms) {
-		jw_null(w);
-		return;
-	}
-	clock_iso(ms, iso);
-	jw_str(w, iso, strlen(iso));
-}
-
 static void secret_place(struct jsonw *w, int as, const char *key)
 {
 	const char *name = secret_as_name((enum secret_as)as);
@@ -33,8 +21,8 @@ void encode_secret(struct jsonw *w, const struct secret_row *r)
 	jw_kstr(w, "host", r->host);
 	jw_ku64(w, "port", r->port);
 	secret_place(w, r->as, r->key);
-	time_or_null(w, "created", r->created);
-	time_or_null(w, "used", r->used);
+	jw_ntime(w, "created", r->created);
+	jw_ntime(w, "used", r->used);
 	jw_close(w, '}');
 }
 
@@ -173,7 +161,7 @@ void encode_ask(struct jsonw *w, const struct ask_row *a)
 	jw_ku64(w, "port", a->port);
 	jw_kstr(w, "method", a->method[0] ? a->method : NULL);
 	jw_kstr(w, "path", a->method[0] ? a->path : NULL);
-	time_or_null(w, "asked", a->at);
+	jw_ntime(w, "asked", a->at);
 	jw_close(w, '}');
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Events of an exec's streams, in the one form that all ways of streaming send.
 #include "api/exec_io_int.h"
 
 #include "base/str.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Between the handlers of files: files.c (what is small), files_down.c, files_up.c, files_watch.c (what streams).
 #pragma once
 #include "api/files.h"
 #include "base/jsonw.h"

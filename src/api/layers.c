@@ -2,23 +2,18 @@
 // Moments of sandboxes: making them, going back to one, starting from one.
 #include "api/layers.h"
 
+#include "api/answer.h"
 #include "api/auth.h"
 #include "api/code.h"
-#include "api/page.h"
 #include "base/mem.h"
 #include <string.h>
 
 #define FORKS_MAX 256
 
-static struct jsonw out(struct request *r)
-{
-	return (struct jsonw){.b = &r->answer};
-}
-
 static void done_snapshot(void *ctx, const struct err *e, const struct outcome *o)
 {
 	struct request *r = ctx;
-	struct jsonw w = out(r);
+	struct jsonw w = answer_json(r);
 	if (e) {
 		request_fail(r, e);
 		return;
@@ -38,12 +33,6 @@ void post_snapshot(struct request *r)
 		engine_snapshot(r->engine, r->parts[0], name, (struct done){done_snapshot, r});
 }
 
-struct listing {
-	struct request *r;
-	struct jsonw w;
-	struct page page;
-};
-
 static void list(void *ctx, const struct snapshot *n)
 {
 	struct listing *l = ctx;
@@ -54,28 +43,19 @@ static void list(void *ctx, const struct snapshot *n)
 void get_snapshots(struct request *r)
 {
 	struct err e;
-	struct listing l = {.r = r, .w = out(r)};
-	if (page_begin(r, &l.page, &e)) {
-		request_fail(r, &e);
+	struct listing l;
+	if (!listing_page(r, "snapshots", &l))
 		return;
-	}
-	jw_open(&l.w, '{');
-	jw_key(&l.w, "snapshots");
-	jw_open(&l.w, '[');
-	if (engine_snapshots(r->engine, request_query(r, "sandbox"), list, &l, &e)) {
+	if (engine_snapshots(r->engine, request_query(r, "sandbox"), list, &l, &e))
 		request_fail(r, &e);
-		return;
-	}
-	jw_close(&l.w, ']');
-	page_next(&l.page, &l.w);
-	jw_close(&l.w, '}');
-	request_answer(r, 200);
+	else
+		listing_end(&l);
 }
 
 void get_snapshot(struct request *r)
 {
 	struct err e;
-	struct jsonw w = out(r);
+	struct jsonw w = answer_json(r);
 	const struct snapshot *n = engine_snapshot_get(r->engine, r->parts[0], &e);
 	if (!n) {
 		request_fail(r, &e);
@@ -85,24 +65,15 @@ void get_snapshot(struct request *r)
 	request_answer(r, 200);
 }
 
-static void done_empty(void *ctx, const struct err *e, const struct outcome *o)
-{
-	(void)o;
-	if (e)
-		request_fail(ctx, e);
-	else
-		request_answer(ctx, 204);
-}
-
 void delete_snapshot(struct request *r)
 {
-	engine_snapshot_remove(r->engine, r->parts[0], (struct done){done_empty, r});
+	engine_snapshot_remove(r->engine, r->parts[0], (struct done){answer_empty, r});
 }
 
 static void done_rollback(void *ctx, const struct err *e, const struct outcome *o)
 {
 	struct request *r = ctx;
-	struct jsonw w = out(r);
+	struct jsonw w = answer_json(r);
 	if (e) {
 		request_fail(r, e);
 		return;
@@ -130,7 +101,7 @@ void post_rollback(struct request *r)
 static void done_fork(void *ctx, const struct err *e, const struct outcome *o)
 {
 	struct request *r = ctx;
-	struct jsonw w = out(r);
+	struct jsonw w = answer_json(r);
 	if (e) {
 		request_fail(r, e);
 		return;

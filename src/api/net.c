@@ -2,30 +2,17 @@
 // What sandboxes may reach: policies, secrets, answers, trust.
 #include "api/net.h"
 
+#include "api/answer.h"
 #include "api/auth.h"
 #include "api/code.h"
 #include "base/mem.h"
 #include "model/msg.h"
 #include <string.h>
 
-static struct jsonw out(struct request *r)
-{
-	return (struct jsonw){.b = &r->answer};
-}
-
-static void done_empty(void *ctx, const struct err *e, const struct outcome *o)
-{
-	(void)o;
-	if (e)
-		request_fail(ctx, e);
-	else
-		request_answer(ctx, 204);
-}
-
 static void answer_policy(struct request *r)
 {
 	struct err e;
-	struct jsonw w = out(r);
+	struct jsonw w = answer_json(r);
 	const struct sandbox *s = engine_get(r->engine, r->parts[0], &e);
 	if (!s || encode_policy(&w, r->engine, s, &e))
 		request_fail(r, &e);
@@ -63,7 +50,7 @@ static void answer_question(struct request *r, const char *sandbox)
 {
 	struct question q = {0};
 	struct err e;
-	struct jsonw w = out(r);
+	struct jsonw w = answer_json(r);
 	if (decode_question(r->json, &q, &e) || rights_fields(r, &e) || encode_verdict(&w, r->engine, sandbox, &q, &e))
 		request_fail(r, &e);
 	else
@@ -81,22 +68,6 @@ void post_check(struct request *r)
 	answer_question(r, NULL);
 }
 
-static struct jsonw list_begin(struct request *r, const char *key)
-{
-	struct jsonw w = out(r);
-	jw_open(&w, '{');
-	jw_key(&w, key);
-	jw_open(&w, '[');
-	return w;
-}
-
-static void list_end(struct request *r, struct jsonw *w)
-{
-	jw_close(w, ']');
-	jw_close(w, '}');
-	request_answer(r, 200);
-}
-
 static void list_ask(void *ctx, const struct ask_row *a)
 {
 	encode_ask(ctx, a);
@@ -105,11 +76,11 @@ static void list_ask(void *ctx, const struct ask_row *a)
 void get_asks(struct request *r)
 {
 	struct err e;
-	struct jsonw w = list_begin(r, "asks");
-	if (engine_asks(r->engine, r->parts[0], list_ask, &w, &e))
+	struct listing l = listing_begin(r, "asks");
+	if (engine_asks(r->engine, r->parts[0], list_ask, &l.w, &e))
 		request_fail(r, &e);
 	else
-		list_end(r, &w);
+		listing_end(&l);
 }
 
 static int scope_parse(const char *s)
@@ -138,7 +109,7 @@ void post_answer(struct request *r)
 		request_fail(r, &e);
 		return;
 	}
-	engine_answer(r->engine, r->parts[0], (uint32_t)ask, v, s, (struct done){done_empty, r});
+	engine_answer(r->engine, r->parts[0], (uint32_t)ask, v, s, (struct done){answer_empty, r});
 }
 
 static void list_rule(void *ctx, const char *rule)
@@ -148,9 +119,9 @@ static void list_rule(void *ctx, const char *rule)
 
 void get_rules(struct request *r)
 {
-	struct jsonw w = list_begin(r, "rules");
-	engine_answers(r->engine, list_rule, &w);
-	list_end(r, &w);
+	struct listing l = listing_begin(r, "rules");
+	engine_answers(r->engine, list_rule, &l.w);
+	listing_end(&l);
 }
 
 static void done_rules(void *ctx, const struct err *e, const struct outcome *o)
@@ -182,16 +153,16 @@ static void list_secret(void *ctx, const struct secret_row *s)
 
 void get_secrets(struct request *r)
 {
-	struct jsonw w = list_begin(r, "secrets");
-	engine_secrets(r->engine, list_secret, &w);
-	list_end(r, &w);
+	struct listing l = listing_begin(r, "secrets");
+	engine_secrets(r->engine, list_secret, &l.w);
+	listing_end(&l);
 }
 
 static void done_secret(void *ctx, const struct err *e, const struct outcome *o)
 {
 	(void)o;
 	struct request *r = ctx;
-	struct jsonw w = out(r);
+	struct jsonw w = answer_json(r);
 	const struct secret_row *s = e ? NULL : engine_secret(r->engine, json_str(r->json, "name"));
 	if (e) {
 		request_fail(r, e);
@@ -219,7 +190,7 @@ void post_secret(struct request *r)
 
 void delete_secret(struct request *r)
 {
-	engine_secret_remove(r->engine, r->parts[0], (struct done){done_empty, r});
+	engine_secret_remove(r->engine, r->parts[0], (struct done){answer_empty, r});
 }
 
 static void list_trust(void *ctx, const struct trust_row *t)
@@ -237,16 +208,17 @@ void get_trust(struct request *r)
 	struct err e;
 	struct trust_view v = {0};
 	const char *dir = request_query(r, "dir");
-	struct jsonw w = dir ? out(r) : list_begin(r, "trusted");
 	if (!dir) {
-		engine_trusted(r->engine, list_trust, &w);
-		list_end(r, &w);
+		struct listing l = listing_begin(r, "trusted");
+		engine_trusted(r->engine, list_trust, &l.w);
+		listing_end(&l);
 		return;
 	}
 	if (engine_trust_look(r->engine, dir, &v, &e)) {
 		request_fail(r, &e);
 		return;
 	}
+	struct jsonw w = answer_json(r);
 	encode_trust(&w, &v);
 	trust_view_done(&v);
 	request_answer(r, 200);
@@ -263,12 +235,12 @@ void post_trust(struct request *r)
 		err_set(&e, ERR_INVALID, "dir and sha256 are needed: what was looked at is what is agreed to");
 		request_fail(r, &e);
 	} else {
-		engine_trust(r->engine, dir, sha256, (struct done){done_empty, r});
+		engine_trust(r->engine, dir, sha256, (struct done){answer_empty, r});
 	}
 }
 
 void delete_trust(struct request *r)
 {
 	const char *dir = request_query(r, "dir");
-	engine_trust(r->engine, dir ? dir : "", NULL, (struct done){done_empty, r});
+	engine_trust(r->engine, dir ? dir : "", NULL, (struct done){answer_empty, r});
 }

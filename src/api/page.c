@@ -44,9 +44,5 @@ bool page_takes(struct page *p, const char *id, uint64_t created)
 
 void page_next(const struct page *p, struct jsonw *w)
 {
-	jw_key(w, "next");
-	if (p->more)
-		jw_str(w, p->next, strlen(p->next));
-	else
-		jw_null(w);
+	jw_nstr(w, "next", p->more ? p->next : NULL);
 }

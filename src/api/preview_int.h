@@ -25,6 +25,10 @@ struct relay {
 	uint64_t left;
 	struct http_chunks chunks;
 };
+// preview_relay.c
+void relay_begin(struct relay *r, enum body_frame frame, uint64_t length, bool chunk); // chunk: leave in chunks
+ssize_t relay_pass(struct relay *r, const char *p, size_t n, struct flow *to); // bytes used, no more than are its own; -1: malformed
+void relay_finish(struct relay *r, struct flow *to); // nothing more will come
 
 // One client connection.
 struct visit {

@@ -28,13 +28,6 @@ static struct {
 	int n;
 } all; // one server in a process
 
-static void put_time(struct jsonw *w, const char *key, uint64_t ms)
-{
-	char iso[32];
-	clock_iso(ms, iso);
-	jw_kstr(w, key, iso);
-}
-
 static void write_kind(struct kind *k)
 {
 	auto_buf struct buf b = BUF_INIT(8192);
@@ -48,8 +41,8 @@ static void write_kind(struct kind *k)
 	jw_kstr(&w, "why", k->why);
 	jw_kstr(&w, "path", k->path);
 	jw_ku64(&w, "count", k->count);
-	put_time(&w, "from", k->from);
-	put_time(&w, "to", k->to);
+	jw_ktime(&w, "from", k->from);
+	jw_ktime(&w, "to", k->to);
 	k->count = 0;
 	struct actor was = engine_act(all.engine, (struct actor){0});
 	engine_service_record(all.engine, "api.refused", b.overflow ? "" : buf_cstr(&b));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between server.c (connections) and request.c (exchanges).
+// Between server.c (connections), request.c (exchanges) and request_in.c (their way in).
 #pragma once
 #include "api/server.h"
 #include <microhttpd.h>
@@ -23,9 +23,10 @@ struct front_conn *server_tcp(struct server *s, struct MHD_Connection *conn); //
 void server_run(struct server *s);
 struct request *request_new(struct server *s, struct MHD_Connection *conn, const char *target);
 void request_free(struct request *r);
+enum MHD_Result request_send(struct request *r); // what was answered
+void request_suspend(struct request *r);
+void request_left(struct request *r); // its client is gone, or it is over
+// request_in.c
 void request_dispatch(struct request *r, const char *method);	    // with the head: may answer
 enum MHD_Result request_body(struct request *r, const char *p, size_t *n); // a piece of body
 void request_whole(struct request *r);				    // the body is over
-enum MHD_Result request_send(struct request *r);		    // what was answered
-void request_suspend(struct request *r);
-void request_left(struct request *r); // its client is gone, or it is over

@@ -32,7 +32,7 @@ void ahead_offer(struct native *n, struct cell *c)
 {
 	const struct lender *l = &n->b.lender;
 	auto_buf struct buf b = BUF_INIT(FRAME_MAX);
-	if (c->lent.id[0] || !n->shape.n || !nursery_fits(n, c) || !l->lend || !l->lend(l->ctx, &c->lent))
+	if (c->lent.id[0] || !n->shape.n || !pool_fits(n, c) || !l->lend || !l->lend(l->ctx, &c->lent))
 		return;
 	c->shape_no = n->shape_no;
 	wire_str(&b, c->lent.id);
@@ -86,7 +86,7 @@ void native_forsake(struct backend *b, const char *id)
 	struct cell *c = ahead_find(n, id);
 	if (!c)
 		return;
-	nursery_forget(n, c);
+	pool_forget(n, c);
 	cell_bury(c);
-	nursery_refill_soon(n);
+	pool_refill_soon(n);
 }

@@ -72,7 +72,7 @@ static void on_timer(struct timer *t)
 	struct cell *c = container_of(t, struct cell, timer);
 	if (c->fail.kind == ERR_NONE)
 		err_set(&c->fail, ERR_TIMEOUT, "the cell did not come up in time");
-	nursery_forget(c->n, c);
+	pool_forget(c->n, c);
 	start_failed(c, &c->fail);
 }
 
@@ -93,7 +93,7 @@ bool cell_begin(struct cell *c)
 	cell_enter(c, CELL_STARTING);
 	if (c->secrets >= 0)
 		return chan_send_fd(&c->ch, M_SPEC, ++c->last_id, c->spec.p, c->spec.n, c->secrets);
-	bool sent = !c->spec.overflow && chan_send(&c->ch, M_SPEC, nursery_abounds(c->n), ++c->last_id, c->spec.p, c->spec.n);
+	bool sent = !c->spec.overflow && chan_send(&c->ch, M_SPEC, pool_abounds(c->n), ++c->last_id, c->spec.p, c->spec.n);
 	chan_flush(&c->ch);
 	return sent;
 }
@@ -155,7 +155,7 @@ static void cell_ended(struct cell *c, const struct cell_end *end, enum again ag
 		c->w = NULL;
 		free(take(&c->stacked));
 		if (again == AGAIN_WOKEN)
-			nursery_rest(c->n, c);
+			pool_rest(c->n, c);
 	} else {
 		cell_bury(c);
 	}
@@ -261,14 +261,14 @@ static void start_again(struct cell *c)
 		return;
 	}
 	c->warm_ok = !c->stacked;
-	nursery_want(c->n, c);
+	pool_want(c->n, c);
 }
 
 // Its process has yet to clear away: nobody shall be given it meanwhile.
 static void warm_failed(struct cell *c, const struct err *e)
 {
 	log_line(LOG_WARN, "a warm slot failed: %s", e->msg);
-	nursery_slot_died(c->n, c);
+	pool_slot_died(c->n, c);
 	cell_bury(c);
 }
 
@@ -333,7 +333,7 @@ static void on_frame(struct chan *ch, struct frame *f)
 	if (c->foreign)
 		return;
 	if (rests && f->type == M_AGAIN)
-		nursery_again(c->n, c);
+		pool_again(c->n, c);
 	else if (rests)
 		return; // an answer that came too late
 	else if (f->type == M_UP && c->phase == CELL_STARTING)
@@ -378,7 +378,7 @@ static void on_close(struct chan *ch)
 	struct cell *c = container_of(ch, struct cell, ch);
 	struct err e;
 	if (c->phase == CELL_WARM) {
-		nursery_slot_died(c->n, c);
+		pool_slot_died(c->n, c);
 		cell_bury(c);
 	} else if (c->phase == CELL_STARTING) {
 		err_set(&e, ERR_UNAVAILABLE, "the cell died while it was being started");
@@ -386,7 +386,7 @@ static void on_close(struct chan *ch)
 	} else if (c->phase == CELL_UP) {
 		cell_ended(c, &(struct cell_end){.died = true, .reason = c->stopped ? "stopped" : "died", .pending = -1}, AGAIN_NO);
 	} else if (c->phase == CELL_RESTING || c->phase == CELL_TIRED) {
-		nursery_forget(c->n, c);
+		pool_forget(c->n, c);
 		drop_socket(c);
 		cell_bury(c);
 	}

@@ -24,7 +24,7 @@ struct native *native_of(struct backend *b)
 static struct cell *take_slot(struct native *n, const char *id, const struct buf *spec, const struct buf *key, bool exact, int *secrets)
 {
 	struct cell *c;
-	while ((c = nursery_take_warm(n, id, key, exact))) {
+	while ((c = pool_take(n, id, key, exact))) {
 		buf_add(&c->spec, spec->p, spec->n);
 		c->secrets = *secrets >= 0 ? fcntl(*secrets, F_DUPFD_CLOEXEC, 3) : -1;
 		c->warm_ok = c->pooled = true;
@@ -63,7 +63,7 @@ static struct cell *native_start(struct backend *b, const struct cell_spec *spec
 	auto_buf struct buf key = BUF_INIT(FRAME_MAX);
 	if (warm_ok) {
 		place_write(&key, spec);
-		nursery_aim(n, &key);
+		pool_aim(n, &key);
 		ahead_learn(n, spec);
 	}
 	int rc = wire.overflow ? err_set(&e, ERR_LIMIT, "the request is too large for a cell") : 0;
@@ -78,7 +78,7 @@ static struct cell *native_start(struct backend *b, const struct cell_spec *spec
 		c->stacked = stacked ? xstrdup(stacked) : NULL;
 		memcpy(c->sandbox, spec->sandbox, sizeof c->sandbox);
 		cell_deadline(c, START_MS);
-		nursery_refill_soon(n);
+		pool_refill_soon(n);
 		return c;
 	}
 	c = cell_new(n, CELL_WAITING);
@@ -97,9 +97,9 @@ static struct cell *native_start(struct backend *b, const struct cell_spec *spec
 	wire = BUF_INIT(0);
 	buf_add(&c->key, key.p, key.n);
 	cell_deadline(c, START_MS);
-	nursery_want(n, c);
+	pool_want(n, c);
 	if (warm_ok)
-		nursery_refill_soon(n);
+		pool_refill_soon(n);
 	return c;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside the native backend: nursery.c keeps the slots coming, ahead.c has them built, cell.c hears of cells,
-// native.c is what the engine asks of them, request.c who waits for an answer.
+// Inside the native backend: nursery.c has the process that makes slots, pool.c those that wait and who waits for one, ahead.c
+// has them built, cell.c hears of cells, native.c is what the engine asks of them, request.c who waits for an answer.
 #pragma once
 #include "backend/backend.h"
 #include "base/chan.h"
@@ -87,21 +87,31 @@ struct native {
 
 int nursery_open(struct native *n, int fd, struct err *e) MUST_USE; // fd -1: spawn
 void nursery_close(struct native *n);
-// Gives c (CELL_WAITING) a slot, at once or later: cell_begin is called with c in place.
-void nursery_want(struct native *n, struct cell *c);
+
+// pool.c, for the nursery
+void pool_open(struct native *n);
+void pool_close(struct native *n);
+void pool_ask(struct native *n); // slots for those who wait, as far as they were not asked for
+void pool_slot(struct native *n, struct frame *f);
+void pool_back(struct native *n); // a mold came back: a slot can be had cheaply
+void pool_refused(struct native *n, const struct frame *f, const struct err *e);
+void pool_fail(struct native *n, const struct err *e, bool pool_only); // starts that wait; pool_only: for a warm slot
+void pool_lost(struct native *n); // with the nursery, all that was asked of it
+
+// pool.c, for cells. Gives c (CELL_WAITING) a slot, at once or later: cell_begin is called with c in place.
+void pool_want(struct native *n, struct cell *c);
 // NULL when the pool has none that fits; best is one that was built for id. exact: one that was made for no place in
 // particular does not fit.
-struct cell *nursery_take_warm(struct native *n, const char *id, const struct buf *key, bool exact);
-void nursery_forget(struct native *n, struct cell *c); // leaves the pool or the queue
-void nursery_aim(struct native *n, const struct buf *key); // future slots are for this place
-void nursery_refill(struct native *n);
-void nursery_refill_soon(struct native *n); // when the cell just started no longer needs the processor
-void nursery_slot_died(struct native *n, struct cell *c); // a warm one
-void nursery_again(struct native *n, struct cell *c); // a cell that ended is one more warm slot
-void nursery_rest(struct native *n, struct cell *c);  // one that ended will be, when it is woken
-bool nursery_abounds(const struct native *n);	      // there are more slots than anybody will need in the next milliseconds
-
-bool nursery_fits(const struct native *n, const struct cell *c); // made for the place of the newest start
+struct cell *pool_take(struct native *n, const char *id, const struct buf *key, bool exact);
+void pool_forget(struct native *n, struct cell *c); // leaves the pool or the queue
+void pool_aim(struct native *n, const struct buf *key); // future slots are for this place
+void pool_refill(struct native *n);
+void pool_refill_soon(struct native *n); // when the cell just started no longer needs the processor
+void pool_slot_died(struct native *n, struct cell *c); // a warm one
+void pool_again(struct native *n, struct cell *c); // a cell that ended is one more warm slot
+void pool_rest(struct native *n, struct cell *c);  // one that ended will be, when it is woken
+bool pool_abounds(const struct native *n);	   // there are more slots than anybody will need in the next milliseconds
+bool pool_fits(const struct native *n, const struct cell *c); // made for the place of the newest start
 
 struct native *native_of(struct backend *b);
 void ahead_learn(struct native *n, const struct cell_spec *s); // a start at the place that slots are made for

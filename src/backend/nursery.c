@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The nursery process and the pool of warm slots. A slot taken is asked for again at once; the pool grows
-// while creates outrun it and shrinks when they stop. When the nursery dies it is started again with a
-// growing pause; slots without a spec died with it.
+// The nursery process: started, greeted, heard. When it dies it is started again with a growing pause; slots without a spec
+// died with it.
 #include "backend/native_int.h"
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/proc.h"
 #include "model/msg.h"
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,363 +15,17 @@
 #define BACKOFF_MIN_MS 50
 #define BACKOFF_MAX_MS 5000
 #define FAILURES_MAX 3 // then waiting starts are told
-#define REFILL_PAUSE_MS 1000
-#define SHRINK_MS 30000
-#define SOON_MS 10 // without a create
-#define BATCH 4	    // slots asked for at once
-#define FOR_POOL (1u << 31) // in the id of a slot that nobody waits for
-#define BURST_MS 100 // a pause in which nobody asks ends a burst
-#define PLENTY 8 // slots, or a third of those we want: then the cells that end need not hurry to be one again
-#define WANTED_MAX 8 // at once, for those who wait: more would be no faster, and cells that end may be slots before
-
-static void list_add(struct cell **list, struct cell *c)
-{
-	while (*list)
-		list = &(*list)->next;
-	c->next = NULL;
-	*list = c;
-}
-
-static bool list_del(struct cell **list, struct cell *c)
-{
-	for (; *list; list = &(*list)->next)
-		if (*list == c) {
-			*list = c->next;
-			return true;
-		}
-	return false;
-}
-
-void nursery_forget(struct native *n, struct cell *c)
-{
-	if (list_del(&n->warm, c))
-		n->n_warm--;
-	if (list_del(&n->tired, c))
-		n->n_tired--;
-	list_del(&n->waiting, c);
-}
-
-static void send_want(struct native *n, uint32_t id, enum profile p, uint8_t warm, const struct buf *key)
-{
-	auto_buf struct buf b = BUF_INIT(FRAME_MAX);
-	wire_u8(&b, p);
-	wire_u8(&b, warm);
-	if (warm)
-		buf_add(&b, key->p, key->n);
-	chan_send_buf(&n->ch, M_WANT, id, &b);
-}
-
-static bool same_key(const struct buf *a, const struct buf *b)
-{
-	return a->n == b->n && (!a->n || !memcmp(a->p, b->p, a->n));
-}
-
-bool nursery_fits(const struct native *n, const struct cell *c)
-{
-	return same_key(&c->key, &n->key);
-}
-
-static int n_fitting(const struct native *n)
-{
-	int k = 0;
-	for (const struct cell *c = n->warm; c; c = c->next)
-		k += !c->promised && nursery_fits(n, c);
-	return k;
-}
-
-bool nursery_abounds(const struct native *n)
-{
-	return n_fitting(n) >= (n->want / 3 < PLENTY ? n->want / 3 : PLENTY);
-}
-
-// --- cells that ended while slots abounded: they are left alone until there is time, or need ---
-
-void nursery_rest(struct native *n, struct cell *c)
-{
-	cell_enter(c, CELL_TIRED);
-	list_add(&n->tired, c);
-	n->n_tired++;
-}
-
-static bool wake_one(struct native *n)
-{
-	struct cell *c = n->tired;
-	if (!c)
-		return false;
-	nursery_forget(n, c);
-	cell_enter(c, CELL_RESTING);
-	chan_send(&c->ch, M_WAKE, 0, 0, NULL, 0);
-	return true;
-}
-
-void nursery_aim(struct native *n, const struct buf *key)
-{
-	if (same_key(&n->key, key))
-		return;
-	buf_clear(&n->key);
-	buf_add(&n->key, key->p, key->n);
-	n->n_asked = 0; // what is on its way was meant for another place
-	ahead_unlearn(n);
-}
-
-// Slots for other places stay while there is room: two projects may take turns.
-static void make_room(struct native *n)
-{
-	for (struct cell *c = n->warm, *next; c && n->n_warm >= WARM_MAX; c = next) {
-		next = c->next;
-		if (c->promised || nursery_fits(n, c))
-			continue;
-		nursery_forget(n, c);
-		cell_bury(c);
-	}
-}
-
-void nursery_refill(struct native *n)
-{
-	if (!n->connected || n->refill.at_ms)
-		return;
-	int have = n_fitting(n) + n->n_tired;
-	for (int k = 0; have + n->n_asked < n->want && k < BATCH; k++, n->n_asked++) // the rest when these are there
-		send_want(n, ++n->last_id | FOR_POOL, PROFILE_USER, true, &n->key);
-	if (have + n->n_asked < n->want)
-		timer_set(n->loop, &n->soon, SOON_MS);
-}
-
-// Making slots takes processor time that the cells just started want for themselves: the pool is filled again when
-// creates pause, when it is empty, and from what ended cells leave.
-void nursery_refill_soon(struct native *n)
-{
-	timer_set(n->loop, &n->soon, SOON_MS);
-}
-
-static void on_back(struct native *n)
-{
-	if (!n->waiting && !n->refill.at_ms && n_fitting(n) + n->n_tired + n->n_asked < n->want)
-		send_want(n, 0, PROFILE_USER, 2, &n->key);
-}
-
-static void on_soon(struct timer *t)
-{
-	struct native *n = container_of(t, struct native, soon);
-	ahead_offer_all(n);
-	nursery_refill(n);
-	for (int k = 0; k < BATCH && wake_one(n); k++)
-		;
-	if (n->tired)
-		timer_set(n->loop, t, SOON_MS);
-}
-
-// One that dies by itself will often be followed by others: no hurry to ask for the next.
-void nursery_slot_died(struct native *n, struct cell *c)
-{
-	nursery_forget(n, c);
-	if (n->connected && !n->refill.at_ms)
-		timer_set(n->loop, &n->refill, REFILL_PAUSE_MS);
-}
-
-static void on_refill(struct timer *t)
-{
-	nursery_refill(container_of(t, struct native, refill));
-}
-
-static void on_shrink(struct timer *t)
-{
-	struct native *n = container_of(t, struct native, shrink);
-	n->want = WARM_MIN;
-	for (struct cell *c = n->warm, *next; c && n->n_warm > n->want; c = next) {
-		next = c->next;
-		if (c->promised)
-			continue;
-		nursery_forget(n, c);
-		cell_bury(c); // a slot ends with its channel
-	}
-	while (n->tired && n->n_warm + n->n_tired > n->want) {
-		struct cell *c = n->tired;
-		nursery_forget(n, c);
-		cell_bury(c);
-	}
-}
-
-// To as many as were wanted at once, or in one go: those that end meanwhile can rest then.
-static void grow(struct native *n, bool waits)
-{
-	int want = n->burst;
-	for (const struct cell *c = n->waiting; c && waits; c = c->next)
-		want++;
-	want += WARM_MIN + waits;
-	if (want > n->want)
-		n->want = want < WARM_MAX ? want : WARM_MAX;
-}
-
-// Best one that was built for it; then one that was built for nobody.
-static struct cell *best_warm(struct native *n, const char *id, const struct buf *key, bool exact)
-{
-	struct cell *best = ahead_find(n, id);
-	if (best && same_key(&best->key, key))
-		return best;
-	best = NULL;
-	for (struct cell *c = n->warm; c; c = c->next) {
-		bool fits = same_key(&c->key, key) || (!exact && !c->key.n); // made for no place in particular
-		if (fits && !c->promised && (!best || (best->lent.id[0] && !c->lent.id[0]) || (!best->key.n && c->key.n)))
-			best = c;
-	}
-	return best;
-}
-
-struct cell *nursery_take_warm(struct native *n, const char *id, const struct buf *key, bool exact)
-{
-	struct cell *c = best_warm(n, id, key, exact);
-	if (c) {
-		nursery_forget(n, c);
-		c->promised |= !strcmp(c->lent.id, id);
-		ahead_unlend(c);
-	}
-	uint64_t now = clock_ms();
-	n->burst = now - n->taken_ms > BURST_MS ? 0 : n->burst + (n->waiting || n->n_starting);
-	n->taken_ms = now;
-	if (!c || (n->burst > PLENTY && !nursery_abounds(n)))
-		grow(n, !c);
-	if (n->want > WARM_MIN)
-		timer_set(n->loop, &n->shrink, SHRINK_MS);
-	return c;
-}
-
-static void ask_for_waiting(struct native *n)
-{
-	for (struct cell *c = n->connected ? n->waiting : NULL; c; c = c->next) {
-		if (c->want_id || (c->warm_ok && n->n_wanted >= WANTED_MAX))
-			continue;
-		c->want_id = ++n->last_id;
-		n->n_wanted++;
-		send_want(n, c->want_id, c->profile, c->warm_ok, &c->key);
-	}
-}
-
-void nursery_want(struct native *n, struct cell *c)
-{
-	c->want_id = 0;
-	list_add(&n->waiting, c);
-	if (c->warm_ok)
-		wake_one(n); // the first to come is taken
-	ask_for_waiting(n); // or when the nursery is back
-}
-
-static void fail_waiting(struct native *n, const struct err *e, bool pool_only)
-{
-	for (struct cell *c = n->waiting, *next; c; c = next) {
-		next = c->next;
-		if (pool_only && !c->warm_ok)
-			continue;
-		list_del(&n->waiting, c);
-		cell_fail_later(c, e);
-	}
-}
-
-static struct cell *waiting_with(struct native *n, uint32_t id)
-{
-	for (struct cell *c = n->waiting; c; c = c->next)
-		if (id && c->want_id == id)
-			return c;
-	return NULL;
-}
-
-// A slot for a waiting start. When the slot is dead already the start waits for another one.
-static void give(struct native *n, struct cell *c, int fd)
-{
-	struct err e;
-	list_del(&n->waiting, c);
-	if (cell_connect(c, fd, &e)) {
-		cell_fail_later(c, &e);
-		return;
-	}
-	if (!cell_begin(c)) {
-		chan_close(&c->ch);
-		cell_enter(c, CELL_WAITING);
-		nursery_want(n, c);
-	}
-}
-
-static void answered(struct native *n, uint32_t id)
-{
-	int *count = id & FOR_POOL ? &n->n_asked : &n->n_wanted;
-	if (id && *count)
-		--*count;
-	ask_for_waiting(n);
-}
-
-// To whoever waits for just such a one; the nursery's answer to that request then fills the pool.
-void nursery_again(struct native *n, struct cell *c)
-{
-	nursery_forget(n, c); // it may have woken by itself
-	struct cell *first = n->waiting;
-	while (first && !(first->warm_ok && same_key(&first->key, &c->key)))
-		first = first->next;
-	if (first) {
-		loop_del(n->loop, &c->ch.w);
-		int fd = take_fd(&c->ch.fd);
-		cell_bury(c);
-		first->pooled = true; // it may have died meanwhile
-		give(n, first, fd);
-		return;
-	}
-	make_room(n);
-	if (n->n_warm >= WARM_MAX) {
-		cell_bury(c);
-		return;
-	}
-	cell_enter(c, CELL_WARM);
-	list_add(&n->warm, c);
-	ahead_offer(n, c);
-	if (++n->n_warm > n->want)
-		timer_set(n->loop, &n->shrink, SHRINK_MS);
-}
-
-static void on_slot(struct native *n, struct frame *f)
-{
-	struct err e;
-	n->failures = 0;
-	n->backoff_ms = BACKOFF_MIN_MS;
-	struct cell *c = waiting_with(n, f->id);
-	answered(n, f->id);
-	if (c) {
-		give(n, c, take_fd(&f->fd));
-		return;
-	}
-	c = cell_new(n, CELL_WARM);
-	if (f->n > 1)
-		buf_add(&c->key, f->p + 1, f->n - 1);
-	if (cell_connect(c, take_fd(&f->fd), &e)) {
-		log_line(LOG_WARN, "warm slot: %s", e.msg);
-		cell_bury(c);
-		return;
-	}
-	nursery_again(n, c);
-}
-
-static void on_want_failed(struct native *n, const struct frame *f, const struct err *e)
-{
-	struct cell *c = waiting_with(n, f->id);
-	answered(n, f->id);
-	if (c) {
-		list_del(&n->waiting, c);
-		cell_fail_later(c, e);
-		return;
-	}
-	if (!(f->id & FOR_POOL))
-		return; // who asked has got another
-	log_line(LOG_WARN, "no warm slot: %s", e->msg);
-	fail_waiting(n, e, true);
-	timer_set(n->loop, &n->refill, REFILL_PAUSE_MS);
-}
 
 static void on_frame(struct chan *ch, struct frame *f)
 {
 	struct native *n = container_of(ch, struct native, ch);
 	struct err e;
 	if (f->type == M_SLOT && f->fd >= 0) {
-		on_slot(n, f);
+		n->failures = 0;
+		n->backoff_ms = BACKOFF_MIN_MS;
+		pool_slot(n, f);
 	} else if (f->type == M_BACK) {
-		on_back(n);
+		pool_back(n);
 	} else if (f->type == M_OK) {
 		request_done(&n->jobs, f);
 	} else if (f->type == M_ERR) {
@@ -383,7 +33,7 @@ static void on_frame(struct chan *ch, struct frame *f)
 		if (!f->id)
 			n->last = e; // it could not start and ends now
 		else if (!request_end(&n->jobs, f->id, &e))
-			on_want_failed(n, f, &e);
+			pool_refused(n, f, &e);
 	} else {
 		log_line(LOG_WARN, "nursery: unexpected frame %u", f->type);
 	}
@@ -393,11 +43,9 @@ static void lost(struct native *n, const struct err *why)
 {
 	chan_close(&n->ch);
 	n->connected = false;
-	n->n_asked = n->n_wanted = 0;
-	for (struct cell *c = n->waiting; c; c = c->next)
-		c->want_id = 0;
+	pool_lost(n);
 	if (++n->failures >= FAILURES_MAX) {
-		fail_waiting(n, why, false);
+		pool_fail(n, why, false);
 		request_end_all(&n->jobs, why);
 	}
 	log_line(LOG_WARN, "nursery: %s; next start in %llu ms", why->msg, (unsigned long long)n->backoff_ms);
@@ -467,10 +115,10 @@ static int greet(struct native *n, int fd, struct err *e)
 	wire_strv(&b, none);
 	chan_send_buf(&n->ch, M_NURSERY, 0, &b);
 	n->connected = true;
-	ask_for_waiting(n);
+	pool_ask(n);
 	for (struct request *q = n->jobs; q; q = q->next)
 		chan_send_buf(&n->ch, q->type, q->id, &q->again);
-	nursery_refill(n);
+	pool_refill(n);
 	return 0;
 }
 
@@ -485,15 +133,10 @@ static void on_respawn(struct timer *t)
 
 int nursery_open(struct native *n, int fd, struct err *e)
 {
-	n->want = WARM_MIN;
-	n->key = BUF_INIT(FRAME_MAX);
-	n->shape = BUF_INIT(FRAME_MAX);
+	pool_open(n);
 	n->backoff_ms = BACKOFF_MIN_MS;
 	n->child.fd = n->ch.fd = n->ch.w.fd = -1;
 	n->respawn.fn = on_respawn;
-	n->refill.fn = on_refill;
-	n->soon.fn = on_soon;
-	n->shrink.fn = on_shrink;
 	if (fd < 0)
 		fd = spawn(n, e);
 	return fd < 0 ? -1 : greet(n, fd, e);
@@ -502,14 +145,10 @@ int nursery_open(struct native *n, int fd, struct err *e)
 void nursery_close(struct native *n)
 {
 	timer_clear(n->loop, &n->respawn);
-	timer_clear(n->loop, &n->refill);
-	timer_clear(n->loop, &n->soon);
-	timer_clear(n->loop, &n->shrink);
 	if (n->connected)
 		chan_close(&n->ch);
 	n->connected = false;
-	buf_done(&n->key);
-	buf_done(&n->shape);
+	pool_close(n);
 	int fd = n->child.fd;
 	loop_del(n->loop, &n->child);
 	close_fd(&fd);

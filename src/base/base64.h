@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Base64, both ways.
 #pragma once
 #include "base/buf.h"
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Two clocks: one that only goes forward, for waiting, and the time of day, for records.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

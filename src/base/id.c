@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/id.h"
 
+#include "base/str.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -37,11 +38,7 @@ void key_make(char out[KEY_SIZE])
 {
 	unsigned char r[16];
 	random_bytes(r, sizeof r);
-	for (int i = 0; i < 16; i++) {
-		out[2 * i] = "0123456789abcdef"[r[i] >> 4];
-		out[2 * i + 1] = "0123456789abcdef"[r[i] & 15];
-	}
-	out[32] = 0;
+	str_hex(out, r, sizeof r);
 }
 
 bool key_equal(const char *a, const char *b)

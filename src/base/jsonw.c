@@ -2,6 +2,7 @@
 #include "base/jsonw.h"
 
 #include "base/base64.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include <string.h>
@@ -152,4 +153,37 @@ void jw_kstrv(struct jsonw *w, const char *key, char *const *v)
 	jw_close(w, ']');
 	if (!utf8)
 		jw_kbool(w, "not_utf8", true);
+}
+
+void jw_ktime(struct jsonw *w, const char *key, uint64_t unix_ms)
+{
+	char iso[32];
+	clock_iso(unix_ms, iso);
+	jw_kstr(w, key, iso);
+}
+
+void jw_nstr(struct jsonw *w, const char *key, const char *s)
+{
+	if (s) {
+		jw_kstr(w, key, s);
+		return;
+	}
+	jw_key(w, key);
+	jw_null(w);
+}
+
+void jw_nu64(struct jsonw *w, const char *key, uint64_t v)
+{
+	if (v)
+		jw_ku64(w, key, v);
+	else
+		jw_nstr(w, key, NULL);
+}
+
+void jw_ntime(struct jsonw *w, const char *key, uint64_t unix_ms)
+{
+	if (unix_ms)
+		jw_ktime(w, key, unix_ms);
+	else
+		jw_nstr(w, key, NULL);
 }

@@ -75,8 +75,12 @@ int ring_append(struct ring *r, const void *data, size_t n, struct err *e)
 		ssize_t w = pwrite(r->fd, p, part, (off_t)(HEAD + at));
 		if (w < 0 && errno == EINTR)
 			continue;
-		if (w <= 0)
-			return err_sys(e, "write captured output");
+		if (w <= 0) {
+			struct err ignored; // what found room counts
+			err_sys(e, "write captured output");
+			put_head(r, &ignored);
+			return -1;
+		}
 		r->total += (uint64_t)w;
 		p += w;
 		n -= (size_t)w;

@@ -2,6 +2,7 @@
 // FIPS 180-4, portable. About 1.2 us for a journal line.
 #include "base/sha256.h"
 
+#include "base/str.h"
 #include <string.h>
 
 static const uint32_t K[64] = {
@@ -86,11 +87,7 @@ void sha256_end_hex(struct sha256 *s, char out[SHA256_HEX])
 {
 	uint8_t d[32];
 	sha256_end(s, d);
-	for (int i = 0; i < 32; i++) {
-		out[2 * i] = "0123456789abcdef"[d[i] >> 4];
-		out[2 * i + 1] = "0123456789abcdef"[d[i] & 15];
-	}
-	out[64] = 0;
+	str_hex(out, d, sizeof d);
 }
 
 void sha256_hex(const void *p, size_t n, char out[SHA256_HEX])

@@ -167,6 +167,16 @@ int str_to_duration_ms(const char *s, uint64_t *out)
 	return scaled(s, units, out);
 }
 
+void str_hex(char *out, const void *p, size_t n)
+{
+	static const char digits[] = "0123456789abcdef";
+	for (const uint8_t *from = p; n; n--, from++) {
+		*out++ = digits[*from >> 4];
+		*out++ = digits[*from & 15];
+	}
+	*out = 0;
+}
+
 int fmt_to(char *dst, size_t size, const char *fmt, ...)
 {
 	va_list ap;

@@ -24,6 +24,8 @@ int str_to_size(const char *s, uint64_t *out) MUST_USE;		// 512, 64k, 1.5g (powe
 int str_to_duration_ms(const char *s, uint64_t *out) MUST_USE;	// 500ms, 10s, 5m, 2h, 7d; plain = seconds
 int str_to_milli(const char *s, uint64_t *out) MUST_USE;	// "1.5" -> 1500
 
+void str_hex(char *out, const void *p, size_t n); // 2n digits and a NUL
+
 int fmt_to(char *dst, size_t size, const char *fmt, ...) PRINTF(3, 4) MUST_USE; // -1 on truncation
 
 // Of a NULL-terminated list the one that was probably meant: as few slips away as a short word allows. NULL: none.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The writer: what does not fit a header goes into an extended one (pax) before it. The reader is in untar.c.
+// The writer: what does not fit a header goes into an extended one (pax) before it. The reader is in tar_in.c and untar.c.
 #include "base/tar.h"
 
 #include "base/mem.h"

@@ -29,7 +29,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define REQUEST_MAX (64u << 20)
@@ -76,51 +75,30 @@ static int print_error(const struct err *e, const struct refusal *why)
 	return 1;
 }
 
-// What the job writes, as a pipe: a child speaks with the cell. Its error is the one that tells what happened.
-struct job {
-	pid_t pid;
-	int out, said;
+// --- verbs with options ---
+
+struct option {
+	const char *name, **to;
 };
 
-static int job_start(const struct cell_pipe *p, struct job *j, struct err *e)
+static int read_options(int argc, char **argv, const struct option *known, size_t n, struct err *e)
 {
-	int out[2], said[2];
-	if (pipe2(out, O_CLOEXEC) || pipe2(said, O_CLOEXEC))
-		return err_sys(e, "pipe");
-	j->pid = fork();
-	if (j->pid < 0)
-		return err_sys(e, "fork");
-	if (!j->pid) {
-		struct cell_pipe own = *p;
-		struct err why = {0};
-		close(out[0]);
-		own.out = out[1];
-		int rc = cell_pipe_run(&own, &why);
-		if (rc && write(said[1], &why, sizeof why) != (ssize_t)sizeof why)
-			_exit(2);
-		_exit(rc ? 1 : 0);
+	for (int i = 2; i < argc; i += 2) {
+		size_t k = 0;
+		while (k < n && strcmp(argv[i], known[k].name))
+			k++;
+		if (k == n || i + 1 == argc)
+			return err_set(e, ERR_INVALID, "%s %s", k == n ? "unknown option" : "no value for", argv[i]);
+		*known[k].to = argv[i + 1];
 	}
-	close(out[1]);
-	close(said[1]);
-	j->out = out[0];
-	j->said = said[0];
 	return 0;
 }
 
-static int job_end(struct job *j, struct err *e)
+// NULL leaves *inout as it is.
+static int read_number(const char *text, const char *name, uint64_t max, uint64_t *inout, struct err *e)
 {
-	struct err why;
-	int status;
-	close_fd(&j->out);
-	ssize_t n = read(j->said, &why, sizeof why);
-	close_fd(&j->said);
-	if (waitpid(j->pid, &status, 0) != j->pid || status) {
-		if (n == (ssize_t)sizeof why)
-			*e = why;
-		else
-			err_set(e, ERR_SYSTEM, "the changes could not be read from the sandbox");
-		return -1;
-	}
+	if (text && str_to_u64(str_of(text), 0, max, inout))
+		return err_set(e, ERR_INVALID, "%s %s is no number, or too large", name, text);
 	return 0;
 }
 
@@ -128,14 +106,9 @@ static int do_put(int argc, char **argv, struct err *e)
 {
 	struct cell_pipe p = {.in = -1, .out = -1};
 	const char *from = NULL;
-	for (int i = 2; i + 1 < argc; i += 2) {
-		if (!strcmp(argv[i], "--socket"))
-			p.socket = argv[i + 1];
-		else if (!strcmp(argv[i], "--ticket"))
-			p.ticket = argv[i + 1];
-		else if (!strcmp(argv[i], "--from"))
-			from = argv[i + 1];
-	}
+	const struct option options[] = {{"--socket", &p.socket}, {"--ticket", &p.ticket}, {"--from", &from}};
+	if (read_options(argc, argv, options, countof(options), e))
+		return -1;
 	if (!p.socket || !p.ticket || !from)
 		return err_set(e, ERR_INVALID, "--socket, --ticket and --from are needed");
 	auto_fd int in = fs_open(AT_FDCWD, from, O_RDONLY, 0, e);
@@ -149,18 +122,11 @@ static int do_put(int argc, char **argv, struct err *e)
 
 static int do_inherit(int argc, char **argv, struct err *e)
 {
-	const char *from = NULL, *shadow = NULL, *tree = NULL;
+	const char *from = NULL, *shadow = NULL, *tree = NULL, *since = NULL;
+	const struct option options[] = {{"--from", &from}, {"--shadow", &shadow}, {"--base", &tree}, {"--t0", &since}};
 	uint64_t t0 = 0;
-	for (int i = 2; i + 1 < argc; i += 2) {
-		if (!strcmp(argv[i], "--from"))
-			from = argv[i + 1];
-		else if (!strcmp(argv[i], "--shadow"))
-			shadow = argv[i + 1];
-		else if (!strcmp(argv[i], "--base"))
-			tree = argv[i + 1];
-		else if (strcmp(argv[i], "--t0") || str_to_u64(str_of(argv[i + 1]), 0, INT64_MAX, &t0))
-			return err_set(e, ERR_INVALID, "unknown option %s %s", argv[i], argv[i + 1]);
-	}
+	if (read_options(argc, argv, options, countof(options), e) || read_number(since, "--t0", INT64_MAX, &t0, e))
+		return -1;
 	if (!from || !shadow || !tree || !t0)
 		return err_set(e, ERR_INVALID, "--from, --shadow, --base and --t0 are needed");
 	char hex[41];
@@ -172,17 +138,11 @@ static int do_inherit(int argc, char **argv, struct err *e)
 static int do_bundle(int argc, char **argv, struct err *e)
 {
 	struct export_spec x = {.out = STDOUT_FILENO};
-	const struct {
-		const char *name, **to;
-	} options[] = {{"--socket", &x.socket}, {"--ticket", &x.ticket}, {"--work", &x.work}, {"--ref", &x.ref},
-		       {"--base", &x.base},	{"--dir", &x.dir},	 {"--branch", &x.branch}};
-	for (int i = 2; i + 1 < argc; i += 2) {
-		for (size_t k = 0; k < countof(options); k++)
-			if (!strcmp(argv[i], options[k].name))
-				*options[k].to = argv[i + 1];
-		if (!strcmp(argv[i], "--most") && str_to_u64(str_of(argv[i + 1]), 0, UINT64_MAX, &x.most))
-			return err_set(e, ERR_INVALID, "--most wants a number of bytes");
-	}
+	const char *most = NULL;
+	const struct option options[] = {{"--socket", &x.socket}, {"--ticket", &x.ticket}, {"--work", &x.work},	    {"--ref", &x.ref},
+					 {"--base", &x.base},	  {"--dir", &x.dir},	   {"--branch", &x.branch}, {"--most", &most}};
+	if (read_options(argc, argv, options, countof(options), e) || read_number(most, "--most", UINT64_MAX, &x.most, e))
+		return -1;
 	if (!x.socket || !x.ticket || !x.work || !x.ref || (x.branch && !x.dir))
 		return err_set(e, ERR_INVALID, "--socket, --ticket, --work and --ref are needed, and --dir for a branch");
 	char commit[41];
@@ -192,57 +152,61 @@ static int do_bundle(int argc, char **argv, struct err *e)
 	return x.branch && printf("{\"commit\":\"%s\"}\n", commit) < 0 ? err_sys(e, "write the result") : 0;
 }
 
-static int do_collect(int argc, char **argv, struct err *e)
+static int print_collected(const struct collect_result *r, struct err *e)
 {
-	const char *shadow = NULL;
-	struct cell_pipe cell = {.in = -1};
-	struct job job = {.pid = -1, .out = -1, .said = -1};
-	uint64_t file_max = COPY_FILE_MAX, total_max = COPY_TOTAL_MAX;
-	struct collect_result r;
-	struct delta_in in;
-	for (int i = 2; i + 1 < argc; i += 2) {
-		if (!strcmp(argv[i], "--shadow"))
-			shadow = argv[i + 1];
-		else if (!strcmp(argv[i], "--socket"))
-			cell.socket = argv[i + 1];
-		else if (!strcmp(argv[i], "--ticket"))
-			cell.ticket = argv[i + 1];
-		else if (strcmp(argv[i], "--max-file") && strcmp(argv[i], "--max-total"))
-			return err_set(e, ERR_INVALID, "unknown option %s", argv[i]);
-		else if (str_to_u64(str_of(argv[i + 1]), 0, COPY_TOTAL_MAX, !strcmp(argv[i], "--max-file") ? &file_max : &total_max))
-			return err_set(e, ERR_INVALID, "%s %s is no number of bytes", argv[i], argv[i + 1]);
-	}
-	if (shadow && review_base_ensure(shadow, e))
-		return -1;
-	auto_fd int dir = shadow ? fs_open(AT_FDCWD, shadow, O_RDONLY | O_DIRECTORY, 0, e) : err_set(e, ERR_INVALID, "--shadow is missing");
-	if (dir < 0)
-		return -1;
-	if (file_max > COPY_FILE_MAX)
-		file_max = COPY_FILE_MAX;
-	if (cell.socket && (!cell.ticket || job_start(&cell, &job, e)))
-		return cell.ticket ? -1 : err_set(e, ERR_INVALID, "--ticket is missing");
-	delta_in_fd(&in, cell.socket ? job.out : 0);
-	int rc = review_collect(dir, &in, file_max, total_max, &r, e);
-	delta_in_done(&in);
-	struct err why;
-	if (cell.socket && job_end(&job, &why) && !(rc && why.sys == EPIPE)) { // EPIPE: we stopped reading
-		*e = why;
-		rc = -1;
-	}
-	if (rc)
-		return -1;
 	auto_buf struct buf b = BUF_INIT(1 << 10);
 	struct jsonw w = {.b = &b};
 	jw_open(&w, '{');
-	jw_ku64(&w, "entries", r.entries);
-	jw_ku64(&w, "files", r.files);
-	jw_ku64(&w, "bytes", r.bytes);
-	jw_ku64(&w, "torn", r.torn);
-	jw_ku64(&w, "unkept", r.unkept);
-	jw_ku64(&w, "discarded", r.discarded);
+	jw_ku64(&w, "entries", r->entries);
+	jw_ku64(&w, "files", r->files);
+	jw_ku64(&w, "bytes", r->bytes);
+	jw_ku64(&w, "torn", r->torn);
+	jw_ku64(&w, "unkept", r->unkept);
+	jw_ku64(&w, "discarded", r->discarded);
 	jw_close(&w, '}');
 	return print_line(&b, e);
 }
+
+// From the job of a cell; without one, from stdin.
+static int collect_from(const struct cell_pipe *cell, int dir, uint64_t file_max, uint64_t total_max, struct err *e)
+{
+	struct cell_pipe_child job = {.pid = -1, .out = -1, .said = -1};
+	struct collect_result r;
+	struct delta_in in;
+	struct err why;
+	if (cell->socket && cell_pipe_start(cell, &job, e))
+		return -1;
+	delta_in_fd(&in, cell->socket ? job.out : 0);
+	int rc = review_collect(dir, &in, file_max, total_max, &r, e);
+	delta_in_done(&in);
+	if (cell->socket && cell_pipe_wait(&job, &why) && !(rc && why.sys == EPIPE)) { // EPIPE: we stopped reading
+		*e = why;
+		rc = -1;
+	}
+	return rc ? -1 : print_collected(&r, e);
+}
+
+static int do_collect(int argc, char **argv, struct err *e)
+{
+	struct cell_pipe cell = {.in = -1};
+	const char *shadow = NULL, *of_file = NULL, *of_all = NULL;
+	const struct option options[] = {
+		{"--shadow", &shadow}, {"--socket", &cell.socket}, {"--ticket", &cell.ticket}, {"--max-file", &of_file}, {"--max-total", &of_all}};
+	uint64_t file_max = COPY_FILE_MAX, total_max = COPY_TOTAL_MAX;
+	if (read_options(argc, argv, options, countof(options), e) || read_number(of_file, "--max-file", COPY_TOTAL_MAX, &file_max, e) ||
+	    read_number(of_all, "--max-total", COPY_TOTAL_MAX, &total_max, e))
+		return -1;
+	if (!shadow || (cell.socket && !cell.ticket))
+		return err_set(e, ERR_INVALID, "%s is missing", shadow ? "--ticket" : "--shadow");
+	if (review_base_ensure(shadow, e))
+		return -1;
+	auto_fd int dir = fs_open(AT_FDCWD, shadow, O_RDONLY | O_DIRECTORY, 0, e);
+	if (dir < 0)
+		return -1;
+	return collect_from(&cell, dir, file_max < COPY_FILE_MAX ? file_max : COPY_FILE_MAX, total_max, e);
+}
+
+// --- verbs with a request ---
 
 // A filter of paths for diff and export: nothing named = everything.
 static int choose(struct review *r, struct review_request *q, struct err *e)

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "cell/cell_int.h"
 #include "cell/input.h"
+#include "cell/watching.h"
 #include "model/msg.h"
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@ struct away {
 	struct away *next;
 	struct sx *exec;
 	char line[KEY_SIZE];
-	uint64_t seen[2], mine, until_ms;
+	uint64_t seen[2], mine, signals, until_ms;
 	bool wrote, in_over;
 };
 
@@ -58,6 +59,8 @@ static void on_late(struct timer *t)
 		}
 		drop(p);
 		input_client_gone(x);
+		if (x->live)
+			watching_client_gone(x);
 		client_left(x);
 	}
 	set_timer();
@@ -69,7 +72,7 @@ void away_begin(const struct client *cl)
 	if (self.n >= LIMIT_CLIENTS)
 		return;
 	struct away *a = xcalloc(1, sizeof *a);
-	*a = (struct away){.exec = cl->exec, .seen = {cl->seen[0], cl->seen[1]}, .mine = cl->mine, .wrote = cl->wrote, .in_over = cl->in_over,
+	*a = (struct away){.exec = cl->exec, .seen = {cl->seen[0], cl->seen[1]}, .mine = cl->mine, .signals = cl->signals, .wrote = cl->wrote, .in_over = cl->in_over,
 			    .until_ms = clock_ms() + cl->away_ms, .next = self.list};
 	memcpy(a->line, cl->line, sizeof a->line);
 	self.cell = cl->cell;
@@ -87,6 +90,7 @@ static struct sx *replace(struct client *back)
 		if (cl == back || !x || !cl->line[0] || !key_equal(cl->line, back->line))
 			continue;
 		back->mine = cl->mine;
+		back->signals = cl->signals;
 		back->wrote = cl->wrote;
 		back->in_over = cl->in_over;
 		cl->line[0] = 0;
@@ -103,6 +107,7 @@ struct sx *away_end(struct client *back)
 		if (key_equal((*p)->line, back->line)) {
 			struct sx *x = (*p)->exec;
 			back->mine = (*p)->mine;
+			back->signals = (*p)->signals;
 			back->wrote = (*p)->wrote;
 			back->in_over = (*p)->in_over;
 			drop(p);

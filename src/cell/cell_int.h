@@ -7,7 +7,8 @@
 //   build.c     life: spec -> up                        ending.c   -> ending -> gone
 //   cell.c      pausing, and the channel to init
 //   control.c   the channel to skepd and the cell's socket
-//   execs.c     execs and their captured output        client.c   attached clients
+//   execs.c     execs                                  client.c   attached clients
+//   output.c    what they wrote
 //   record.c    what goes to the journal                watchdog.c time and resource limits
 //   gate.c      the way out                             denied.c   what was refused
 //   changed.c   files that changed                      watching.c who sees it happen
@@ -15,11 +16,11 @@
 //   away.c      clients whose line broke
 #pragma once
 #include "base/chan.h"
-#include "base/ring.h"
 #include "cell/ahead.h"
 #include "cell/gate.h"
 #include "cell/mold.h"
 #include "cell/nursery.h"
+#include "cell/output.h"
 #include "cell/seat.h"
 #include "journal/journal.h"
 #include "model/spec.h"
@@ -28,12 +29,6 @@ enum cell_stage { CELL_WAITING, CELL_BUILDING, CELL_UP, CELL_ENDING, CELL_GONE, 
 
 struct cast; // terminal recording
 struct live; // cell/watching.h
-
-struct output {
-	struct ring ring; // fd -1 until the first byte
-	bool lost;	  // could not be written: only attached clients see it
-	uint64_t total, credit;
-};
 
 struct sx { // an exec, as the supervisor sees it
 	struct sx *next;
@@ -53,7 +48,7 @@ struct sx { // an exec, as the supervisor sees it
 	struct output out[2];
 	struct cast *cast;
 	struct live *live; // of the job `watch`
-	struct timer timeout;
+	struct timer timeout, promise; // promise: until the client that was told to come must be there
 	bool killed_for_time;
 };
 
@@ -68,6 +63,7 @@ struct client {
 	uint64_t away_ms;    // for how long it is expected then
 	bool bye;	     // it had its last word
 	uint64_t mine;	     // bytes of stdin that came from it, with a line: on all its connections
+	uint64_t signals;    // number of the last signal that came from it; as above
 	struct sx *exec;     // NULL: none, or another line of the same client has it now
 	uint64_t off[2];     // sent
 	uint64_t seen[2];    // and known to have come; counts for a client with a line
@@ -126,10 +122,11 @@ struct cell {
 	char *gone_reason;
 	uint32_t spec_request, pause_request;
 	// watchdog
-	struct timer ttl, idle, sample, ending, look;
+	struct timer ttl, idle, sample, ending, look, deaf;
+	bool asked_again; // the deaf one
 	struct watch oom;
 	uint64_t oom_seen, pids_seen, disk_floor, walk_free, walk_free_files;
-	bool walking, told_memory, told_pids;
+	bool told_memory, told_pids;
 	uint32_t deep_looks, samples;
 	uint64_t unnamed_memory;
 	struct watch unnamed;
@@ -261,7 +258,7 @@ void watchdog_activity(struct cell *c); // something began, ended or moved
 void watchdog_exec(struct sx *x);	 // arms its timeout
 void watchdog_ended(struct sx *x);
 void watchdog_look(struct cell *c, bool first); // what is pending now? first: what is older than the cell is no news
-void watchdog_usage(struct cell *c, uint64_t used, uint32_t killed, uint32_t processes);
+void watchdog_usage(struct cell *c, uint64_t used, uint32_t killed, uint32_t tasks);
 void watchdog_check_cgroup(struct cell *c);
 void watchdog_hit(struct cell *c, const char *limit, const char *message);
 

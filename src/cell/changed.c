@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/jsonw.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,13 +68,8 @@ static void put_execs(struct jsonw *w, const struct cell *c, uint64_t from, uint
 
 static void put_sha(struct jsonw *w, const char *key, bool has, const uint8_t sha[32])
 {
-	static const char digits[] = "0123456789abcdef";
 	char hex[SHA256_HEX];
-	for (int i = 0; i < 32; i++) {
-		hex[2 * i] = digits[sha[i] >> 4];
-		hex[2 * i + 1] = digits[sha[i] & 15];
-	}
-	hex[64] = 0;
+	str_hex(hex, sha, 32);
 	if (has)
 		jw_kstr(w, key, hex);
 }

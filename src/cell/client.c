@@ -163,12 +163,12 @@ static void pump_stream(struct client *cl, int i)
 	if (cl->off[i] > o->total)
 		cl->off[i] = o->total;
 	while (cl->off[i] < o->total && chan_queued(&cl->chan) < QUEUE_HIGH) {
-		uint64_t first = o->lost ? o->total : ring_first(&o->ring), at = cl->off[i];
+		uint64_t at = cl->off[i], first = output_next(o, at);
 		if (at < first) {
 			send_gap(cl, i, first);
 			continue;
 		}
-		long n = o->ring.fd < 0 ? -1 : ring_read(&o->ring, at, frame + 8, CHUNK);
+		long n = output_read(o, at, frame + 8, CHUNK);
 		if (n <= 0) {
 			send_gap(cl, i, o->total);
 			break;
@@ -208,8 +208,10 @@ static void send_credit(struct client *cl)
 	auto_buf struct buf b = BUF_INIT(32);
 	wire_u64(&b, cl->exec->in_credit);
 	wire_u64(&b, cl->exec->in_received);
-	if (cl->line[0])
+	if (cl->line[0]) {
 		wire_u64(&b, cl->mine);
+		wire_u64(&b, cl->signals);
+	}
 	if (cl->exec->in_credit == UINT64_MAX) // there is no stdin: nobody waits for it
 		chan_send_later(&cl->chan, M_CREDIT, 0, 0, b.p, b.n);
 	else
@@ -267,6 +269,21 @@ static void on_seen(struct client *cl, struct frame *f)
 	sx_grant(cl->exec);
 }
 
+// Who has a line repeats what it has no answer to.
+static void on_signal(struct client *cl, struct frame *f)
+{
+	struct wire w = {.p = f->p, .n = f->n};
+	auto_buf struct buf b = BUF_INIT(4);
+	wire_u32(&b, wire_get_u32(&w));
+	uint64_t number = cl->line[0] ? wire_get_u64(&w) : 0;
+	if (w.bad || (cl->line[0] && number <= cl->signals))
+		return;
+	cl->signals = number;
+	chan_send(&cl->cell->init, M_SIGNAL, 0, cl->exec->number, b.p, b.n);
+	if (cl->line[0])
+		send_credit(cl);
+}
+
 static void exec_frame(struct client *cl, struct frame *f)
 {
 	struct sx *x = cl->exec;
@@ -299,7 +316,7 @@ static void exec_frame(struct client *cl, struct frame *f)
 		on_seen(cl, f);
 		return; // nothing that anybody does
 	case M_SIGNAL:
-		chan_send(&x->cell->init, M_SIGNAL, 0, x->number, f->p, f->n);
+		on_signal(cl, f);
 		break;
 	default:
 		break;
@@ -381,6 +398,7 @@ static void greet(struct client *cl, struct frame *f)
 	cl->off[0] = cl->seen[0] = out;
 	cl->off[1] = cl->seen[1] = err;
 	x->wants_reader = false;
+	timer_clear(&c->loop, &x->promise);
 	send_credit(cl);
 	client_pump(cl);
 	watchdog_activity(c);

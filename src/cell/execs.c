@@ -74,8 +74,9 @@ uint32_t sx_running(const struct cell *c)
 static void sx_free(struct sx *x)
 {
 	timer_clear(&x->cell->loop, &x->timeout);
-	ring_close(&x->out[0].ring);
-	ring_close(&x->out[1].ring);
+	timer_clear(&x->cell->loop, &x->promise);
+	output_done(&x->out[0]);
+	output_done(&x->out[1]);
 	cast_close(x->cast);
 	buf_done(&x->in_waiting);
 	exec_spec_done(&x->spec);
@@ -127,6 +128,12 @@ bool sx_send_first(struct cell *c)
 	return !send_spec(c, &c->spec.exec, c->last_number + 1, &e);
 }
 
+// It was killed on its way here: the command need not wait for it.
+static void on_promise_late(struct timer *t)
+{
+	sx_grant(container_of(t, struct sx, promise));
+}
+
 struct sx *sx_start(struct cell *c, struct exec_spec *s, const char *ticket, uint32_t request)
 {
 	struct sx *x = xcalloc(1, sizeof *x);
@@ -145,6 +152,8 @@ struct sx *sx_start(struct cell *c, struct exec_spec *s, const char *ticket, uin
 	if (ticket && *ticket) {
 		sx_set_ticket(x, ticket);
 		x->wants_reader = true;
+		x->promise.fn = on_promise_late;
+		timer_set(&c->loop, &x->promise, LIMIT_TICKET_MS + 500);
 	}
 	struct err e;
 	if (x->spec.kind == EXEC_COMMAND)
@@ -200,7 +209,8 @@ void sx_grant(struct sx *x)
 		uint64_t slow = client_slowest(x, i), room = kept_bytes(x->cell);
 		if (slow == UINT64_MAX && x->wants_reader && sx_expects(x))
 			slow = 0; // a reader was promised
-		if (slow != UINT64_MAX && o->total + LIMIT_OUTPUT_WINDOW > slow + room)
+		output_seen(o, slow);
+		if (output_is_full(o) || (slow != UINT64_MAX && o->total + LIMIT_OUTPUT_WINDOW > slow + room))
 			continue; // the writer waits
 		if (o->credit - o->total > LIMIT_OUTPUT_WINDOW / 2)
 			continue;
@@ -211,26 +221,29 @@ void sx_grant(struct sx *x)
 	}
 }
 
+static int open_ring(struct sx *x, int i, struct err *e)
+{
+	struct output *o = &x->out[i];
+	if (o->lost || o->ring.fd >= 0)
+		return 0;
+	auto_free char *name = xasprintf("%s.%s", x->spec.id, i ? "stderr" : "stdout");
+	if (cell_out_dir(x->cell, e) < 0 || ring_create(&o->ring, x->cell->out_dir, name, kept_bytes(x->cell), e))
+		return -1;
+	if (x->live)
+		unlinkat(x->cell->out_dir, name, 0); // for a slow reader, not to be kept
+	return 0;
+}
+
 static void keep(struct sx *x, int i, const void *p, size_t n)
 {
 	struct output *o = &x->out[i];
 	struct err e;
-	auto_free char *name = NULL;
-	if (o->lost)
+	if (open_ring(x, i, &e) || (!o->lost && fault(FAULT_EXEC_OUTPUT, &e)))
+		output_lose(o, p, n);
+	else if (!output_put(o, p, n, &e))
 		return;
-	if (o->ring.fd < 0) {
-		name = xasprintf("%s.%s", x->spec.id, i ? "stderr" : "stdout");
-		if (cell_out_dir(x->cell, &e) < 0 || ring_create(&o->ring, x->cell->out_dir, name, kept_bytes(x->cell), &e))
-			o->lost = true;
-	}
-	if (name && x->live)
-		unlinkat(x->cell->out_dir, name, 0); // for a slow reader, not to be kept
-	if (!o->lost && (fault(FAULT_EXEC_OUTPUT, &e) || ring_append(&o->ring, p, n, &e)))
-		o->lost = true;
-	if (o->lost) {
-		record_limit(x->cell, "output", e.msg, x);
-		log_line(LOG_WARN, "sandbox=%s exec=%s output is no longer kept: %s", x->cell->spec.sandbox, x->spec.id, e.msg);
-	}
+	record_limit(x->cell, "output", e.msg, x);
+	log_line(LOG_WARN, "sandbox=%s exec=%s output is no longer kept: %s", x->cell->spec.sandbox, x->spec.id, e.msg);
 }
 
 void sx_output(struct sx *x, uint8_t stream, const void *p, size_t n)
@@ -241,7 +254,6 @@ void sx_output(struct sx *x, uint8_t stream, const void *p, size_t n)
 	struct output *o = &x->out[i];
 	uint64_t at = o->total;
 	keep(x, i, p, n);
-	o->total += n;
 	if (x->cast && i == 0)
 		cast_output(x->cast, p, n);
 	if (x->result.out_bytes + x->result.err_bytes <= kept_bytes(x->cell) && x->out[0].total + x->out[1].total > kept_bytes(x->cell) &&
@@ -271,6 +283,7 @@ static void finish(struct sx *x)
 	x->ended = true;
 	x->result.ended_unix_ms = clock_unix_ms();
 	timer_clear(&c->loop, &x->timeout);
+	timer_clear(&c->loop, &x->promise);
 	cast_close(x->cast);
 	x->cast = NULL;
 	if (x->spec.kind == EXEC_COMMAND) {

@@ -19,7 +19,7 @@
 #define GATE_ASKS 32	   // open at once; one more is No
 #define GATE_ASK_MS 65000  // the gate itself gives up before that
 #define GATE_END_MS 200	   // for its last events
-#define GATE_EVENTS 500	   // a second; it rations itself to fewer
+#define GATE_EVENTS 2000	   // a second; it rations itself to fewer, by kinds
 
 struct cell;
 struct client;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Between gate.c (the gate of a cell, while it lives), gate_spawn.c (its process) and gate_ask.c (what it asks).
 #pragma once
 #include "cell/gate.h"
 

@@ -297,9 +297,9 @@ int slot_clone(struct cell *c, int namespaces, void (*entry)(const struct cell *
 		return -1;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv))
 		return err_sys(e, "socketpair");
-	pid_t pid = (pid_t)syscall(SYS_clone, namespaces | SIGCHLD, 0, 0, 0, 0);
+	pid_t pid = userns_clone(&c->nursery->ids, namespaces, c->first_id, e);
 	if (pid < 0)
-		return err_sys(e, "new namespaces (see: skep doctor)");
+		return -1;
 	if (!pid) {
 		// Of all the descriptors of the nursery and the supervisor only the channel is kept.
 		int fd = sv[1] == 3 ? 3 : dup3(sv[1], 3, O_CLOEXEC);

@@ -5,12 +5,20 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/kcmp.h>
 #include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef PIDFD_THREAD
+#define PIDFD_THREAD O_EXCL // Linux 6.9
+#endif
 
 struct file {
 	dev_t dev;
@@ -33,32 +41,80 @@ static void note(struct list *l, const struct stat *st, bool in_memory)
 	l->v[l->n++] = (struct file){st->st_dev, st->st_ino, (uint64_t)st->st_blocks * 512, in_memory};
 }
 
-static bool is_in_memory(pid_t pid, const char *fd)
+// How many bytes in memory it holds.
+static uint64_t look_at(const struct stat *st, bool known, const struct statfs *fs, struct list *l)
 {
-	char path[64];
-	struct statfs fs;
-	return fmt_to(path, sizeof path, "/proc/%d/fd/%s", (int)pid, fd) || statfs(path, &fs) || fs.f_type == TMPFS_MAGIC ||
-	       fs.f_type == HUGETLBFS_MAGIC;
+	if (!S_ISREG(st->st_mode) || st->st_nlink || !st->st_blocks)
+		return 0;
+	bool in_memory = !known || fs->f_type == TMPFS_MAGIC || fs->f_type == HUGETLBFS_MAGIC;
+	note(l, st, in_memory);
+	return in_memory ? (uint64_t)st->st_blocks * 512 : 0;
 }
 
-// How many bytes in memory this one holds.
-static uint64_t look_at_files(pid_t pid, struct list *l)
+static uint64_t look_by_name(DIR *d, const char *path, struct list *l)
 {
-	char path[32];
 	uint64_t held = 0;
 	struct stat st;
+	struct statfs fs;
 	struct dirent *ent;
-	DIR *d = fmt_to(path, sizeof path, "/proc/%d/fd", (int)pid) ? NULL : opendir(path);
-	while (d && (ent = readdir(d))) {
-		if (fstatat(dirfd(d), ent->d_name, &st, 0) || !S_ISREG(st.st_mode) || st.st_nlink || !st.st_blocks)
+	while ((ent = readdir(d))) {
+		if (fstatat(dirfd(d), ent->d_name, &st, 0) || !S_ISREG(st.st_mode) || st.st_nlink)
 			continue;
-		bool in_memory = is_in_memory(pid, ent->d_name);
-		note(l, &st, in_memory);
-		held += in_memory ? (uint64_t)st.st_blocks * 512 : 0;
+		auto_free char *file = xasprintf("%s/%s", path, ent->d_name);
+		held += look_at(&st, !statfs(file, &fs), &fs, l);
 	}
-	if (d)
-		closedir(d);
 	return held;
+}
+
+static uint64_t count_slots(const char *task)
+{
+	auto_free char *path = xasprintf("/proc/%s/status", task);
+	auto_buf struct buf b = BUF_INIT(16384);
+	struct err e;
+	uint64_t n = 0;
+	if (fs_read(AT_FDCWD, path, &b, &e))
+		return 0;
+	const char *at = strstr(buf_cstr(&b), "\nFDSize:\t");
+	at = at ? at + strlen("\nFDSize:\t") : "";
+	return str_to_u64((struct str){at, strspn(at, "0123456789")}, 0, INT32_MAX, &n) ? 0 : n;
+}
+
+// Of one that made itself unreadable (PR_SET_DUMPABLE) the directory belongs to the host's root; its descriptors can be had
+// one by one all the same.
+static uint64_t look_by_number(const char *task, struct list *l)
+{
+	uint64_t held = 0, id, n = count_slots(task);
+	if (str_to_u64(str_of(task), 1, INT32_MAX, &id))
+		return 0;
+	auto_fd int pidfd = (int)syscall(SYS_pidfd_open, (pid_t)id, PIDFD_THREAD);
+	if (pidfd < 0 && errno == EINVAL) // before Linux 6.9: of a whole process only
+		pidfd = (int)syscall(SYS_pidfd_open, (pid_t)id, 0);
+	for (uint64_t i = 0; pidfd >= 0 && i < n; i++) {
+		auto_fd int fd = (int)syscall(SYS_pidfd_getfd, pidfd, (int)i, 0);
+		struct stat st;
+		struct statfs fs;
+		if (fd >= 0 && !fstat(fd, &st))
+			held += look_at(&st, !fstatfs(fd, &fs), &fs, l);
+	}
+	return held;
+}
+
+static uint64_t look_at_files(pid_t pid, const char *task, struct list *l)
+{
+	auto_free char *path = xasprintf("/proc/%d/task/%s/fd", (int)pid, task);
+	DIR *d = opendir(path);
+	if (!d)
+		return errno == EACCES ? look_by_number(task, l) : 0;
+	uint64_t held = look_by_name(d, path, l);
+	closedir(d);
+	return held;
+}
+
+// A thread may have descriptors of its own (clone without CLONE_FILES), and outlive the first one's.
+static bool shares_files(pid_t pid, const char *task)
+{
+	uint64_t id;
+	return !str_to_u64(str_of(task), 1, INT32_MAX, &id) && (pid_t)id != pid && !syscall(SYS_kcmp, pid, (pid_t)id, KCMP_FILES, 0, 0);
 }
 
 struct family {
@@ -98,17 +154,21 @@ static void look_at_all(pid_t init, struct list *l, struct unnamed *out)
 	for (size_t i = 0; i < f.n; i++) { // it grows meanwhile
 		char path[32];
 		struct dirent *ent;
-		uint64_t held = look_at_files(f.v[i], l);
+		uint64_t held = 0;
+		DIR *d = fmt_to(path, sizeof path, "/proc/%d/task", (int)f.v[i]) ? NULL : opendir(path);
+		while (d && (ent = readdir(d))) {
+			if (ent->d_name[0] == '.')
+				continue;
+			join_children(&f, f.v[i], ent->d_name);
+			if (!shares_files(f.v[i], ent->d_name))
+				held += look_at_files(f.v[i], ent->d_name, l);
+		}
+		if (d)
+			closedir(d);
 		if (held > most) {
 			most = held;
 			out->holder = f.v[i];
 		}
-		DIR *d = fmt_to(path, sizeof path, "/proc/%d/task", (int)f.v[i]) ? NULL : opendir(path);
-		while (d && (ent = readdir(d)))
-			if (ent->d_name[0] != '.')
-				join_children(&f, f.v[i], ent->d_name);
-		if (d)
-			closedir(d);
 	}
 	free(f.v);
 }

@@ -9,10 +9,13 @@
 #include "cell/cell_int.h"
 #include "cell/changed.h"
 #include "cell/disk_use.h"
+#include "cell/held.h"
 #include "cell/unnamed.h"
 #include "model/msg.h"
+#include <assert.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -22,6 +25,7 @@
 #define WALK_BYTES (64ull << 20) // at most this much may be written between two walks
 #define WALK_FILES 20000ull
 #define UNNAMED_EVERY 2 // samples
+#define DEAF_MS 5000 // twice
 #define DEEP_LOOKS 8 // walks between two complaints about what is too deep to count: time to remove it
 
 void watchdog_hit(struct cell *c, const char *limit, const char *message)
@@ -35,6 +39,51 @@ void watchdog_hit(struct cell *c, const char *limit, const char *message)
 	client_tell(c, M_HIT, &b);
 }
 
+static bool supervised(const struct cell *c)
+{
+	return !strcmp(c->iso.limits, "supervised");
+}
+
+// --- pid 1 ---
+
+static void ask_usage(struct cell *c)
+{
+	auto_buf struct buf b = BUF_INIT(16);
+	wire_u64(&b, supervised(c) ? c->spec.limits.memory : 0); // 0: with a cgroup all that matters is that it answers
+	wire_u64(&b, c->unnamed_memory);			  // which init can not see
+	chan_send_buf(&c->init, M_USAGE, 0, &b);
+}
+
+// Asked a second time: a supervisor that was held up itself finds the answer waiting.
+static void on_deaf(struct timer *t)
+{
+	struct cell *c = container_of(t, struct cell, deaf);
+	if (c->stage != CELL_UP)
+		return;
+	if (c->paused || !c->asked_again) {
+		c->asked_again = !c->paused;
+		timer_set(&c->loop, t, DEAF_MS);
+		return;
+	}
+	watchdog_hit(c, "init", "the sandbox's first process, which keeps its limits, did not answer; the sandbox was stopped. Go on with: skep start");
+	cell_end(c, "its first process did not answer", 0, false);
+}
+
+// What ends a cell's commands is done by its pid 1; where that is held up no limit holds, so that it must not stay so.
+static void expect_answer(struct cell *c)
+{
+	c->deaf.fn = on_deaf;
+	ask_usage(c);
+	if (!c->deaf.at_ms)
+		timer_set(&c->loop, &c->deaf, DEAF_MS);
+}
+
+static void heard(struct cell *c)
+{
+	c->asked_again = false;
+	timer_clear(&c->loop, &c->deaf);
+}
+
 // --- time ---
 
 static void on_timeout(struct timer *t)
@@ -42,6 +91,7 @@ static void on_timeout(struct timer *t)
 	struct sx *x = container_of(t, struct sx, timeout);
 	if (x->killed_for_time) {
 		sx_kill(x, SIGKILL, NULL);
+		expect_answer(x->cell);
 		return;
 	}
 	auto_free char *msg = xasprintf("timed out after %llu ms", (unsigned long long)x->spec.timeout_ms);
@@ -103,19 +153,6 @@ static void on_idle(struct timer *t)
 	cell_end(c, "idle", LIMIT_STOP_GRACE_MS, true);
 }
 
-static bool supervised(const struct cell *c)
-{
-	return !strcmp(c->iso.limits, "supervised");
-}
-
-static void ask_usage(struct cell *c)
-{
-	auto_buf struct buf b = BUF_INIT(16);
-	wire_u64(&b, c->spec.limits.memory);
-	wire_u64(&b, c->unnamed_memory); // which init can not see
-	chan_send_buf(&c->init, M_USAGE, 0, &b);
-}
-
 // What is pending is counted a moment after commands end, never while somebody waits for one.
 #define LOOK_MS 100
 
@@ -169,6 +206,38 @@ void watchdog_activity(struct cell *c)
 		timer_clear(&c->loop, &c->idle);
 }
 
+// --- helpers ---
+
+#define HELPER_MAX 64 // bytes of what one counts
+static_assert(sizeof(struct unnamed) <= HELPER_MAX && sizeof(struct disk_use) <= HELPER_MAX, "what a helper counts fits");
+
+// Counts in a child: there may be much to look at, and the supervisor answers execve calls. The watch tells when it is done;
+// one that could not be started is tried again at the next sample.
+static void helper_start(struct cell *c, struct watch *w, void (*count)(const struct cell *c, void *out), size_t size)
+{
+	int p[2];
+	struct err e;
+	if (pipe2(p, O_CLOEXEC))
+		return;
+	pid_t pid = fork();
+	if (!pid) {
+		_Alignas(max_align_t) char counted[HELPER_MAX];
+		count(c, counted);
+		_exit(write(p[1], counted, size) == (ssize_t)size ? 0 : 1);
+	}
+	close(p[1]);
+	if (pid < 0 || loop_add(&c->loop, w, p[0], LOOP_IN, &e))
+		close(p[0]);
+}
+
+// False: it died over it.
+static bool helper_end(struct cell *c, struct watch *w, void *out, size_t size)
+{
+	auto_fd int fd = w->fd;
+	loop_del(&c->loop, w);
+	return read(fd, out, size) == (ssize_t)size;
+}
+
 // --- memory and processes ---
 
 // Also those that have left every exec.
@@ -179,6 +248,7 @@ static void kill_all(struct cell *c, const char *reason)
 		sx_kill(x, SIGKILL, reason);
 	wire_u32(&b, SIGKILL);
 	chan_send(&c->init, M_SIGNAL, 1, 0, b.p, b.n);
+	expect_answer(c);
 }
 
 void watchdog_check_cgroup(struct cell *c)
@@ -207,17 +277,34 @@ static void near(struct cell *c, const char *limit, uint64_t now, uint64_t most,
 	}
 }
 
-void watchdog_usage(struct cell *c, uint64_t used, uint32_t killed, uint32_t processes)
+// The kernel counts processes for each user inside, and root of a cell can be all of them.
+static void over_pids(struct cell *c, uint32_t tasks)
 {
+	uint64_t most = c->spec.limits.pids;
+	if (!most || tasks <= most)
+		return;
+	auto_free char *msg = xasprintf("the sandbox had %u processes and threads, more than its limit of %llu; its commands were stopped; see --pids",
+					tasks, (unsigned long long)most);
+	c->told_pids = true;
+	watchdog_hit(c, "pids", msg);
+	kill_all(c, msg);
+}
+
+void watchdog_usage(struct cell *c, uint64_t used, uint32_t killed, uint32_t tasks)
+{
+	heard(c);
+	if (!supervised(c))
+		return;
 	if (killed) {
 		c->told_memory = true;
 		watchdog_hit(c, "memory", "the largest process was killed: the sandbox reached its memory limit; see --memory");
 	}
 	near(c, "memory", used, c->spec.limits.memory, &c->told_memory, "the sandbox is at its memory limit; see --memory");
 	// A daemon is in no exec; where there is no cgroup this look is how it is known, and it goes on as long as there is one.
-	if (processes && c->stage == CELL_UP && !c->sample.at_ms)
+	if (tasks && c->stage == CELL_UP && !c->sample.at_ms)
 		timer_set(&c->loop, &c->sample, SAMPLE_MS);
-	near(c, "pids", processes + 1, c->spec.limits.pids, &c->told_pids, "the sandbox is at its process limit; see --pids");
+	over_pids(c, tasks);
+	near(c, "pids", tasks + 1, c->spec.limits.pids, &c->told_pids, "the sandbox is at its process limit; see --pids");
 }
 
 // A number may have been given to another process meanwhile: it must be one of the cell's still.
@@ -237,11 +324,8 @@ static void on_unnamed(struct watch *w, uint32_t events)
 {
 	struct cell *c = container_of(w, struct cell, unnamed);
 	struct unnamed u;
-	int fd = w->fd;
 	(void)events;
-	loop_del(&c->loop, w);
-	bool whole = read(fd, &u, sizeof u) == sizeof u;
-	close(fd);
+	bool whole = helper_end(c, w, &u, sizeof u);
 	c->unnamed_memory = whole ? u.memory : 0;
 	if (!whole || !c->spec.limits.memory || u.memory <= c->spec.limits.memory)
 		return;
@@ -251,23 +335,18 @@ static void on_unnamed(struct watch *w, uint32_t events)
 		kill_all(c, "the sandbox reached its memory limit");
 }
 
+static void count_unnamed(const struct cell *c, void *out)
+{
+	unnamed_count(c->init_pid, out);
+}
+
 // A cgroup counts memory in files that only a descriptor holds; where there is none they are looked for.
 static void look_for_unnamed(struct cell *c)
 {
-	int p[2];
-	struct err e;
-	if (c->unnamed.fd >= 0 || c->samples++ % UNNAMED_EVERY || pipe2(p, O_CLOEXEC))
+	if (c->unnamed.fd >= 0 || c->samples++ % UNNAMED_EVERY)
 		return;
-	pid_t pid = fork();
-	if (!pid) {
-		struct unnamed u;
-		unnamed_count(c->init_pid, &u);
-		_exit(write(p[1], &u, sizeof u) == sizeof u ? 0 : 1);
-	}
-	close(p[1]);
 	c->unnamed.fn = on_unnamed;
-	if (pid < 0 || loop_add(&c->loop, &c->unnamed, p[0], LOOP_IN, &e))
-		close(p[0]);
+	helper_start(c, &c->unnamed, count_unnamed, sizeof(struct unnamed));
 }
 
 // --- disk ---
@@ -310,34 +389,22 @@ static void on_walked(struct watch *w, uint32_t events)
 {
 	struct cell *c = container_of(w, struct cell, walk);
 	struct disk_use u;
-	int fd = w->fd;
 	(void)events;
-	loop_del(&c->loop, w);
-	if (read(fd, &u, sizeof u) == sizeof u)
+	if (helper_end(c, w, &u, sizeof u))
 		over_disk(c, &u);
-	close(fd);
-	c->walking = false;
 }
 
-// In a child: the tree may be large, and the supervisor answers execve calls.
+static void count_disk(const struct cell *c, void *out)
+{
+	disk_use_count(c->spec.layer, c->init_pid, out);
+}
+
 static void start_walk(struct cell *c)
 {
-	int p[2];
-	struct err e;
-	if (c->walking || pipe2(p, O_CLOEXEC))
+	if (c->walk.fd >= 0)
 		return;
-	pid_t pid = fork();
-	if (!pid) {
-		struct disk_use u;
-		disk_use_count(c->spec.layer, c->init_pid, &u);
-		_exit(write(p[1], &u, sizeof u) == sizeof u ? 0 : 1);
-	}
-	close(p[1]);
 	c->walk.fn = on_walked;
-	if (pid < 0 || loop_add(&c->loop, &c->walk, p[0], LOOP_IN, &e))
-		close(p[0]);
-	else
-		c->walking = true;
+	helper_start(c, &c->walk, count_disk, sizeof(struct disk_use));
 }
 
 static void sample_disk(struct cell *c)
@@ -380,9 +447,11 @@ static void on_sample(struct timer *t)
 		return;
 	if (!c->paused) {
 		watchdog_check_cgroup(c);
+		if (held_release(c->init_pid))
+			watchdog_hit(c, "exec", "a command was stopped by another process of the sandbox before it began, and was ended");
 		if (supervised(c)) {
 			look_for_unnamed(c);
-			ask_usage(c);
+			expect_answer(c);
 		}
 		sample_disk(c);
 	}

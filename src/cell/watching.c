@@ -98,6 +98,7 @@ static void let_go(struct sx *x)
 	for (int i = 0; i < 2; i++) {
 		x->out[i].lost = true;
 		ring_close(&x->out[i].ring);
+		buf_clear(&x->out[i].rest);
 	}
 }
 

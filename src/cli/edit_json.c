@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A member put into, or taken out of, a JSON file that somebody wrote by hand: comments, order and white space stay.
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/str.h"

@@ -9,6 +9,7 @@
 #include "base/proc.h"
 #include "base/str.h"
 #include "cli/host.h"
+#include "cli/word.h"
 #include "model/access.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -97,33 +98,16 @@ static int spawn_skepd(const char *home, int ready_fd, struct err *e)
 	return pid < 0 ? -1 : 0;
 }
 
-// 'R' = it listens. 'E' and a message = it can not. Nothing = it lost to another one.
+// R: it listens. E and a message: it can not. Nothing: it lost to another one.
 static int wait_ready(int fd, struct err *e)
 {
 	auto_buf struct buf b = BUF_INIT(sizeof e->msg);
-	uint64_t until = clock_ms() + START_MS;
-	for (;;) {
-		uint64_t now = clock_ms();
-		struct pollfd p = {.fd = fd, .events = POLLIN};
-		int rc = now < until ? poll(&p, 1, (int)(until - now)) : 0;
-		if (rc < 0 && errno == EINTR)
-			continue;
-		if (rc <= 0)
-			return err_set(e, ERR_TIMEOUT, "skepd did not become ready in %d s", START_MS / 1000);
-		char *room = buf_room(&b, 64);
-		ssize_t n = room ? read(fd, room, 64) : 0;
-		if (n > 0)
-			b.n += (size_t)n;
-		if (b.n && b.p[0] == 'R')
-			return 0;
-		if (n <= 0)
-			break;
-	}
-	if (!b.n)
+	if (!word_wait(fd, START_MS, &b))
+		return err_set(e, ERR_TIMEOUT, "skepd did not become ready in %d s", START_MS / 1000);
+	if (!b.n || b.p[0] == 'R')
 		return 0;
-	b.p[b.n] = 0;
 	b.p[strcspn(b.p, "\n")] = 0; // it ends its message with a line end
-	return err_set(e, ERR_UNAVAILABLE, "skepd can not start: %s", b.p + 1);
+	return err_set(e, ERR_UNAVAILABLE, "skepd can not start: %s", buf_cstr(&b) + 1);
 }
 
 static int start_skepd(const char *home, struct err *e)

@@ -2,11 +2,11 @@
 #include "cli/host.h"
 
 #include "base/buf.h"
-#include "base/clock.h"
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/str.h"
 #include "cli/home.h"
+#include "cli/word.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -133,30 +133,16 @@ static int spawn_line(const char *name, int net, int local, struct err *e)
 	return 0;
 }
 
-// One letter, and unless it is R what went wrong (gate/tls_line.h).
+// R, D and why the certificate is not accepted, or E and what else went wrong (gate/tls_line.h).
 static int wait_shaken(int fd, struct err *e)
 {
 	auto_buf struct buf b = BUF_INIT(sizeof e->msg);
-	for (uint64_t until = clock_ms() + SHAKE_MS;;) {
-		uint64_t now = clock_ms();
-		struct pollfd p = {.fd = fd, .events = POLLIN};
-		int rc = now < until ? poll(&p, 1, (int)(until - now)) : 0;
-		if (rc < 0 && errno == EINTR)
-			continue;
-		if (rc <= 0)
-			return err_set(e, ERR_UNAVAILABLE, "no TLS connection in %d s", SHAKE_MS / 1000);
-		char *room = buf_room(&b, b.n ? 128 : 1);
-		ssize_t n = room ? recv(fd, room, b.n ? 128 : 1, 0) : 0; // behind R comes what the host says
-		if (n > 0)
-			b.n += (size_t)n;
-		if (b.n && b.p[0] == 'R')
-			return 0;
-		if (n <= 0)
-			break;
-	}
+	if (!word_wait(fd, SHAKE_MS, &b))
+		return err_set(e, ERR_UNAVAILABLE, "no TLS connection in %d s", SHAKE_MS / 1000);
 	if (!b.n)
 		return err_set(e, ERR_UNAVAILABLE, "skep-gate, which speaks TLS for skep, ended without a word");
-	b.p[b.n] = 0;
+	if (b.p[0] == 'R')
+		return 0;
 	if (b.p[0] != 'D')
 		return err_set(e, ERR_UNAVAILABLE, "%s", buf_cstr(&b) + 1);
 	return err_set(e, ERR_DENIED, "its certificate is not accepted: %s (SKEP_CA=FILE names a private authority)", buf_cstr(&b) + 1);

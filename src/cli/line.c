@@ -170,6 +170,27 @@ void line_guess(struct line *l, uint64_t all)
 	l->ahead = all;
 }
 
+// --- signals ---
+
+uint64_t line_signal(struct line *l, int sig)
+{
+	if (l->n_signals == LINE_SIGNALS)
+		line_heard(l, l->signalled - LINE_SIGNALS + 1);
+	l->signals[l->n_signals++] = sig;
+	return ++l->signalled;
+}
+
+void line_heard(struct line *l, uint64_t upto)
+{
+	uint64_t first = l->signalled - l->n_signals; // the last one that is not kept
+	if (upto <= first || upto > l->signalled)
+		return;
+	l->n_signals -= (unsigned)(upto - first);
+	memmove(l->signals, l->signals + (upto - first), l->n_signals * sizeof *l->signals);
+}
+
+// --- output ---
+
 bool line_must_say(struct line *l, int stream, uint64_t got, bool idle)
 {
 	if (!l->key[0] || got == l->said[stream] || (!idle && got - l->said[stream] < SAY_EVERY))

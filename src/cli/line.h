@@ -7,6 +7,9 @@
 #include "base/buf.h"
 #include "base/id.h"
 
+#define LINE_ALIVE_MS 25000 // of silence; then the other side is told that we are there
+#define LINE_SIGNALS 32 // of more than that the oldest are not repeated
+
 struct line {
 	const char *exec;	   // its id, or NULL: there is no other way back
 	char *socket, *ticket;	   // as skepd named them; ticket "" once it was used
@@ -18,6 +21,9 @@ struct line {
 	struct buf kept;	   // bytes of stdin it may not have
 	uint64_t kept_from;	   // number of the first one, among those we sent
 	uint64_t ahead;		   // bytes of others that the exec had got before ours, as far as known
+	int signals[LINE_SIGNALS]; // that the cell may not have heard of, the oldest first
+	unsigned n_signals;
+	uint64_t signalled; // how many were sent; the number of the last one
 };
 
 // How long a broken line is tried again (SKEP_RETRY); INVALID when that is no number. 0 = not at all.
@@ -36,5 +42,8 @@ void line_keep(struct line *l, uint64_t at, const void *p, size_t n);
 void line_taken(struct line *l, uint64_t mine, uint64_t all);
 // The same to a stranger, who is told of all alone: right unless others wrote meanwhile. Ours are counted from 0 again.
 void line_guess(struct line *l, uint64_t all);
+// Signals, numbered from 1 so that one that is repeated counts once. The number of a new one; and how far the cell has heard.
+uint64_t line_signal(struct line *l, int sig);
+void line_heard(struct line *l, uint64_t upto);
 // Is the cell to be told by M_SEEN that bytes up to `got` have come? idle: nothing more is on its way.
 bool line_must_say(struct line *l, int stream, uint64_t got, bool idle);

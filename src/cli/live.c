@@ -2,17 +2,20 @@
 #include "cli/live.h"
 
 #include "base/chan.h"
-#include "base/fs.h"
 #include "base/mem.h"
-#include "cli/cell.h"
+#include "cli/out.h"
 #include "model/msg.h"
-#include "model/spec.h"
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #define READ_CHUNK (256u << 10)
+
+static struct {
+	int fd; // of the line whose other end shall know when we die
+} dying = {-1};
 
 static void put_frame(struct buf *out, enum msg_type type, uint8_t stream, const struct buf *body)
 {
@@ -25,59 +28,129 @@ static void put_frame(struct buf *out, enum msg_type type, uint8_t stream, const
 	buf_add(out, body->p, body->n);
 }
 
-int live_open(struct live *l, const char *socket, const char *ticket, struct err *e)
+// One that is broken says so when it is read.
+static void send_seen(struct live *l, uint8_t stream)
+{
+	auto_buf struct buf out = BUF_INIT(64), body = BUF_INIT(8);
+	if (stream)
+		wire_u64(&body, l->got);
+	put_frame(&out, M_SEEN, stream, &body);
+	(void)!send(l->fd, out.p, out.n, MSG_NOSIGNAL);
+}
+
+// We do not come back: else the cell would wait for us.
+static void on_fatal(int sig)
+{
+	static const uint8_t bye[FRAME_HEAD] = {[4] = M_SEEN};
+	if (dying.fd >= 0)
+		(void)!send(dying.fd, bye, sizeof bye, MSG_NOSIGNAL | MSG_DONTWAIT);
+	signal(sig, SIG_DFL);
+	raise(sig);
+}
+
+static void watch_signals(void)
+{
+	static const int ours[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+	struct sigaction was, now = {.sa_handler = on_fatal};
+	for (size_t i = 0; i < countof(ours); i++)
+		if (!sigaction(ours[i], NULL, &was) && was.sa_handler == SIG_DFL)
+			sigaction(ours[i], &now, NULL);
+}
+
+static int greet(struct live *l, struct err *e)
 {
 	auto_buf struct buf out = BUF_INIT(8192), hello = BUF_INIT(4096), credit = BUF_INIT(8);
-	*l = LIVE_CLOSED;
-	l->in = BUF_INIT(FRAME_HEAD + FRAME_MAX + READ_CHUNK);
-	l->stream = BUF_INIT(LIVE_RECORD + LIVE_FRAME + FRAME_MAX);
-	l->fd = cell_connect(socket, e);
-	if (l->fd < 0)
-		return -1;
-	wire_u32(&hello, PROTO_VERSION);
-	wire_u8(&hello, ROLE_CLIENT);
-	wire_str(&hello, ticket);
-	wire_u64(&hello, 0);
-	wire_u64(&hello, 0);
+	line_hello(&l->line, &hello, (uint64_t[]){0, l->got, 0});
 	put_frame(&out, M_HELLO, 0, &hello);
 	wire_u64(&credit, UINT64_MAX); // not reading the socket is flow control enough
 	put_frame(&out, M_CREDIT, 1, &credit);
 	put_frame(&out, M_CREDIT, 2, &credit);
-	return fs_write_all(l->fd, out.p, out.n, e);
+	if (send(l->fd, out.p, out.n, MSG_NOSIGNAL) < 0)
+		return err_sys(e, "send to the cell");
+	if (line_comes_back(&l->line))
+		dying.fd = l->fd;
+	return 0;
+}
+
+int live_open(struct live *l, const char *socket, const char *ticket, struct err *e)
+{
+	*l = LIVE_CLOSED;
+	l->in = BUF_INIT(FRAME_HEAD + FRAME_MAX + READ_CHUNK);
+	l->stream = BUF_INIT(LIVE_RECORD + LIVE_FRAME + FRAME_MAX);
+	l->fd = line_open(&l->line, socket, ticket, NULL, e);
+	if (l->fd < 0)
+		return -1;
+	if (line_comes_back(&l->line))
+		watch_signals();
+	return greet(l, e);
+}
+
+static void hang_up(struct live *l)
+{
+	dying.fd = -1;
+	close_fd(&l->fd);
 }
 
 void live_close(struct live *l)
 {
-	close_fd(&l->fd);
+	if (l->fd >= 0 && line_comes_back(&l->line))
+		send_seen(l, 0);
+	hang_up(l);
+	line_close(&l->line);
 	buf_done(&l->in);
 	buf_done(&l->stream);
 }
 
+int live_wait_ms(const struct live *l)
+{
+	return line_comes_back(&l->line) ? LINE_ALIVE_MS : -1;
+}
+
+void live_alive(struct live *l)
+{
+	send_seen(l, 1);
+}
+
+// --- records ---
+
+static int on_data(struct live *l, struct wire *w)
+{
+	uint64_t at = wire_get_u64(w);
+	if (w->bad || at > l->got)
+		return -1;
+	uint64_t known = l->got - at; // repeated on a new line
+	if (known >= w->n)
+		return 0;
+	buf_add(&l->stream, w->p + known, w->n - (size_t)known);
+	l->got += w->n - known;
+	return 0;
+}
+
 static int on_frame(struct live *l, uint8_t type, uint8_t stream, struct wire *w, struct err *e)
 {
-	struct exec_result r;
-	if (type == M_DATA && stream == 1 && w->n >= 8)
-		buf_add(&l->stream, w->p + 8, w->n - 8);
-	if (type == M_GAP && stream == 1)
-		return err_set(e, ERR_SYSTEM, "a part of what changed was not kept: watch again");
-	if (type == M_ERR) {
+	if (type != M_ERR)
+		line_works(&l->line);
+	if (type == M_DATA && stream == 1 && on_data(l, w))
+		return err_set(e, ERR_BUG, "the cell sent a malformed frame");
+	if (type == M_GAP && stream == 1) // we were away for too long
+		l->ended = true;
+	if (type == M_ERR && l->came_back) { // it waited for us no longer
+		l->ended = true;
+	} else if (type == M_ERR) {
 		uint32_t kind = wire_get_u32(w);
 		wire_get_u32(w);
 		auto_free char *msg = wire_get_str(w);
 		return err_set(e, kind && kind < ERR_KINDS ? (enum err_kind)kind : ERR_SYSTEM, "%s", msg ? msg : "the cell refused");
 	}
-	if (type == M_EXIT && !exec_result_read(w, &r)) {
-		l->status = r.status;
+	if (type == M_EXIT)
 		l->ended = true;
-		exec_result_done(&r);
-	}
 	return 0;
 }
 
 static int take_frames(struct live *l, struct err *e)
 {
 	size_t at = 0;
-	while (l->in.n - at >= FRAME_HEAD) {
+	while (l->in.n - at >= FRAME_HEAD && !l->ended) {
 		const uint8_t *h = (const uint8_t *)l->in.p + at;
 		uint32_t n = h[0] | h[1] << 8 | h[2] << 16 | (uint32_t)h[3] << 24;
 		struct wire w = {.p = h + FRAME_HEAD, .n = n};
@@ -93,6 +166,28 @@ static int take_frames(struct live *l, struct err *e)
 	return l->stream.overflow ? err_set(e, ERR_BUG, "the cell sent more than was asked for") : 0;
 }
 
+static void tell_lost(const struct live *l)
+{
+	auto_buf struct buf b = BUF_INIT(64);
+	buf_str(&b, "skep: connection lost, trying again\n");
+	if (isatty(STDERR_FILENO) && !l->line.until_ms)
+		out_stderr(&b);
+}
+
+// Whether there is nothing to come back to, or no way, is found out by who asks for the sandbox.
+static void come_back(struct live *l)
+{
+	struct err e;
+	hang_up(l);
+	tell_lost(l);
+	buf_clear(&l->in);
+	l->fd = line_again(&l->line, &e);
+	l->came_back = true;
+	l->ended = l->fd < 0;
+	if (!l->ended && greet(l, &e))
+		shutdown(l->fd, SHUT_RDWR); // broken again: the next read tries
+}
+
 int live_read(struct live *l, struct err *e)
 {
 	char *room = buf_room(&l->in, READ_CHUNK);
@@ -100,13 +195,20 @@ int live_read(struct live *l, struct err *e)
 	if (n < 0 && errno == EINTR)
 		return 0;
 	if (n <= 0) {
-		l->ended = true;
+		if (line_comes_back(&l->line))
+			come_back(l);
+		else
+			l->ended = true;
 		return 0;
 	}
 	l->in.n += (size_t)n;
 	buf_cut(&l->stream, l->at);
 	l->at = 0;
-	return take_frames(l, e);
+	if (take_frames(l, e))
+		return -1;
+	if (line_must_say(&l->line, 1, l->got, (size_t)n < READ_CHUNK))
+		send_seen(l, 1);
+	return 0;
 }
 
 int live_next(struct live *l, struct live_record *out, struct err *e)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What changes in a sandbox, as it happens (base/live.h), from the cell's socket.
+// What changes in a sandbox, as it happens (base/live.h), from the cell's socket. A line that breaks is made anew (cli/line.h), and
+// the records go on where they were.
 //
 //   live.c        the connection and its records
 //   watch.c       the verb
@@ -8,14 +9,17 @@
 //   watch_ask.c   -i
 #pragma once
 #include "base/live.h"
+#include "cli/line.h"
 #include "cli/review.h"
 
 struct live {
 	int fd;
+	struct line line;
+	uint64_t got;	// bytes of the job's output
+	bool came_back; // on a line that is not the first
 	struct buf in, stream; // frames of the cell, and the bytes of the job's output in them
 	size_t at; // records of it are handed out up to here
-	bool ended;
-	uint32_t status;
+	bool ended; // nothing more comes of this job; what was missed is in the journal
 };
 #define LIVE_CLOSED ((struct live){.fd = -1})
 
@@ -30,7 +34,9 @@ int live_open(struct live *l, const char *socket, const char *ticket, struct err
 void live_close(struct live *l);
 // 1 and the next record that is here already, 0: none yet.
 int live_next(struct live *l, struct live_record *out, struct err *e) MUST_USE;
-int live_read(struct live *l, struct err *e) MUST_USE; // waits for more; ended is set at the end
+int live_read(struct live *l, struct err *e) MUST_USE; // waits for more, also for a new line; ended is set at the end
+int live_wait_ms(const struct live *l);	 // of silence; then live_alive
+void live_alive(struct live *l);
 
 // watch_state.c: a file as somebody saw it last.
 struct shown {

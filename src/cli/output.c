@@ -132,7 +132,6 @@ static int attach_run(const struct call *c)
 		.in = o->no_stdin ? -1 : 0,
 		.out = 1,
 		.err = 2,
-		.marks = true,
 		.join = true,
 		.tty = json_is_true(json_object_get(exec, "tty")) && !o->no_stdin,
 		.out_from = o->offset == OPT_UNSET ? 0 : o->offset,
@@ -153,7 +152,6 @@ static int follow(const struct call *c, struct api *a, struct err *e)
 	struct pump_result r;
 	struct pump_spec spec = {
 		.in = -1,
-		.marks = true,
 		.plain = !o->raw,
 		.join = true,
 		.out = o->stream && strcmp(o->stream, "stdout") ? -1 : 1,

@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #define READ_FIRST 4000u // until there was more: a short command says little
-#define ALIVE_MS 25000		    // of silence on a line that may break
 
 void pump_result_done(struct pump_result *r)
 {
@@ -66,7 +65,7 @@ static int flush_sinks(struct pump *p, const struct pollfd *fds)
 static int wait_ms(const struct pump *p)
 {
 	int ask = ask_wait_ms(&p->ask);
-	return line_comes_back(&p->line) && (ask < 0 || ask > ALIVE_MS) ? ALIVE_MS : ask;
+	return line_comes_back(&p->line) && (ask < 0 || ask > LINE_ALIVE_MS) ? LINE_ALIVE_MS : ask;
 }
 
 static int turn(struct pump *p)
@@ -149,6 +148,8 @@ static int come_back(struct pump *p)
 	buf_clear(&p->in);
 	buf_clear(&p->out);
 	ask_done(&p->ask); // refused, since nobody was there
+	if (p->line.stranger) // nobody can say what was heard, and it is late for it
+		line_heard(&p->line, p->line.signalled);
 	p->out_at = p->in_credit = 0;
 	p->came_back = true;
 	p->closed = p->mute = false;

@@ -13,7 +13,6 @@ struct pump_spec {
 	bool forward;		     // our signals go to the exec
 	bool join;		     // others may have been attached before
 	bool to_end;		     // the cell ends with the exec: wait for its last words, what changed
-	bool marks;		     // bytes that were not kept are told on stderr
 	bool plain;		     // on a terminal, what steers it is shown and not obeyed (cli/plain.h)
 	bool hits;		     // limits that were hit are told on stderr, each message once
 	uint64_t out_from, err_from; // first byte wanted

@@ -44,8 +44,6 @@ int pump_sink_failed(struct pump *p)
 static int tell_gap(struct pump *p, int stream, uint64_t from, uint64_t to)
 {
 	p->got[stream] = to;
-	if (!p->s->marks && !p->came_back) // who was away too long shall know
-		return 0;
 	auto_buf struct buf b = BUF_INIT(256);
 	buf_fmt(&b, "skep: [%llu bytes of %s were not kept]\n", (unsigned long long)(to - from),
 		stream == 1 ? "stdout" : "stderr");

@@ -57,9 +57,13 @@ static void drop_stdin(struct pump *p)
 
 int pump_on_credit(struct pump *p, struct wire *w)
 {
-	uint64_t upto = wire_get_u64(w), taken = wire_get_u64(w), mine = line_comes_back(&p->line) ? wire_get_u64(w) : 0;
+	bool far = line_comes_back(&p->line);
+	uint64_t upto = wire_get_u64(w), taken = wire_get_u64(w), mine = far ? wire_get_u64(w) : 0, heard = far ? wire_get_u64(w) : 0;
 	if (w->bad)
 		return pump_malformed(p);
+	line_heard(&p->line, heard);
+	if (p->repeat)
+		pump_repeat_signals(p);
 	if (upto == UINT64_MAX) {
 		p->repeat = false;
 		drop_stdin(p);

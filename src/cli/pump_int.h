@@ -46,6 +46,7 @@ void pump_put_head(char *at, uint32_t n, uint8_t type, uint8_t stream);
 void pump_put_frame_of(struct pump *p, enum msg_type type, uint8_t stream, uint32_t id, const struct buf *body);
 void pump_put_frame(struct pump *p, enum msg_type type, uint8_t stream, const struct buf *body);
 void pump_put_signal(struct pump *p, int sig);
+void pump_repeat_signals(struct pump *p); // those that the cell has not heard of
 void pump_put_winsize(struct pump *p);
 void pump_put_hello(struct pump *p);
 void pump_put_credit(struct pump *p, uint8_t stream);

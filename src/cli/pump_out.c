@@ -39,11 +39,27 @@ void pump_put_frame(struct pump *p, enum msg_type type, uint8_t stream, const st
 	pump_put_frame_of(p, type, stream, 0, body);
 }
 
+static void put_signal(struct pump *p, int sig, uint64_t number)
+{
+	auto_buf struct buf b = BUF_INIT(12);
+	wire_u32(&b, (uint32_t)sig);
+	if (number)
+		wire_u64(&b, number);
+	pump_put_frame(p, M_SIGNAL, 0, &b);
+}
+
 void pump_put_signal(struct pump *p, int sig)
 {
-	auto_buf struct buf b = BUF_INIT(4);
-	wire_u32(&b, (uint32_t)sig);
-	pump_put_frame(p, M_SIGNAL, 0, &b);
+	uint64_t number = line_comes_back(&p->line) ? line_signal(&p->line, sig) : 0;
+	if (!p->repeat) // else behind those that have to be repeated
+		put_signal(p, sig, number);
+}
+
+void pump_repeat_signals(struct pump *p)
+{
+	const struct line *l = &p->line;
+	for (unsigned i = 0; i < l->n_signals; i++)
+		put_signal(p, l->signals[i], l->signalled - l->n_signals + 1 + i);
 }
 
 void pump_put_winsize(struct pump *p)

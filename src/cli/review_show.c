@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Changes on a screen: a pager where there is one, colours, and text of a sandbox made harmless.
 #include "cli/review.h"
 
 #include "base/fs.h"

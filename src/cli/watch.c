@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // watch: what changes in a sandbox, while it happens.
+//
+// Nothing is left out and nothing told twice, whatever breaks. A line that breaks goes on where it was (cli/live.h). Where the job
+// itself has ended, a new one is begun, and what was recorded meanwhile is told from the journal: changes behind the last number
+// that was shown, and commands behind the last one that was shown, which come in the journal's order but have no number of their own.
 #include "base/jsonw.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -30,7 +34,11 @@ struct watch {
 	struct api *api;
 	char *id, *repo;
 	bool colour, ready, quit;
+	uint64_t from;	   // what has a number up to here was never asked for
+	uint64_t told;	   // changes up to this number were shown
 	uint64_t shown_to; // numbers up to here were told from the journal
+	char *mark;	   // the last command's start or end that was shown
+	char **past;	   // those told from the journal, which the job may yet tell
 	struct held *held;
 	size_t n_held, bytes;
 };
@@ -88,7 +96,7 @@ static int end_burst(struct watch *w, struct err *e)
 	int rc = 0;
 	for (size_t i = 0; i < w->n_held; i++) { // both ends of a rename are known before either is shown
 		struct held *from = find_from(w, &w->held[i]);
-		if (from && !rc && !(w->o->from != OPT_UNSET && w->held[i].number <= w->shown_to)) {
+		if (from && !rc && !(w->shown_to && w->held[i].number <= w->shown_to)) {
 			from->over = w->held[i].over = true;
 			rc = show(w, &w->held[i], from->s.path);
 		}
@@ -99,6 +107,8 @@ static int end_burst(struct watch *w, struct err *e)
 		if (!h->over && !past && !rc)
 			rc = show(w, h, NULL);
 		shown_put(&h->s);
+		if (!rc && h->number > w->told)
+			w->told = h->number;
 	}
 	for (size_t i = 0; i < w->n_held && !rc && !w->quit && w->o->ask; i++)
 		if (!w->held[i].s.base) {
@@ -126,10 +136,36 @@ static void put_command(struct buf *b, const json_t *argv)
 	}
 }
 
+static char *name_event(const json_t *ev, bool end)
+{
+	return xasprintf("%s %s", end ? "exit" : "start", json_str(ev, "exec"));
+}
+
+static void set_mark(struct watch *w, const char *name)
+{
+	free(w->mark);
+	w->mark = xstrdup(name);
+}
+
+// They come in order: the first one that the journal did not tell is behind all that it told.
+static bool was_told(struct watch *w, const char *name)
+{
+	for (char **p = w->past; p && *p; p++)
+		if (!strcmp(*p, name))
+			return true;
+	strv_free(w->past);
+	w->past = NULL;
+	return false;
+}
+
 static int show_exec(struct watch *w, const json_t *ev, uint64_t number)
 {
 	auto_buf struct buf b = BUF_INIT(1 << 20), argv = BUF_INIT(1 << 20);
 	bool end = !strcmp(json_str(ev, "event"), "exit");
+	auto_free char *name = name_event(ev, end);
+	if (was_told(w, name))
+		return 0;
+	set_mark(w, name);
 	if (w->o->json) {
 		struct jsonw j = {.b = &b};
 		jw_open(&j, '{');
@@ -159,6 +195,8 @@ static int tell_ready(struct watch *w, uint64_t number)
 	if (w->ready)
 		return 0;
 	w->ready = true;
+	if (w->o->from == OPT_UNSET)
+		w->from = number;
 	if (w->o->json) {
 		buf_fmt(&b, "{\"seq\":%llu,\"type\":\"ready\"}", (unsigned long long)number);
 		return out_json_line(&b);
@@ -190,6 +228,28 @@ static int on_record(struct watch *w, const struct live_record *r, struct err *e
 
 // --- what was recorded ---
 
+// behind: the mark was met, or there is none.
+static bool is_missed(struct watch *w, const json_t *ev, bool *behind)
+{
+	uint64_t seq = json_u64(ev, "seq");
+	const char *type = json_str(ev, "type");
+	if (!strcmp(type, "file.changed"))
+		return seq > w->told && seq > w->from;
+	bool end = !strcmp(type, "exec.exit");
+	if (!end && strcmp(type, "exec.start"))
+		return false;
+	auto_free char *name = name_event(ev, end);
+	if (!*behind) {
+		*behind = !strcmp(name, w->mark);
+		return false;
+	}
+	if (seq <= w->from)
+		return false;
+	set_mark(w, name);
+	strv_add(&w->past, name);
+	return true;
+}
+
 static int show_past(struct watch *w, const json_t *ev)
 {
 	static const char *const members[] = {"path", "path_b64", "kind",  "before", "after",	"executable", "as_base",
@@ -198,8 +258,6 @@ static int show_past(struct watch *w, const json_t *ev)
 	struct jsonw j = {.b = &b};
 	const char *type = json_str(ev, "type");
 	bool file = !strcmp(type, "file.changed");
-	if (json_u64(ev, "seq") <= w->o->from || (!file && strcmp(type, "exec.start") && strcmp(type, "exec.exit")))
-		return 0;
 	if (!w->o->json) {
 		if (!file)
 			return 0;
@@ -225,13 +283,13 @@ static int show_past(struct watch *w, const json_t *ev)
 	return out_json_line(&b);
 }
 
-static int show_lines(struct watch *w, struct str rest)
+static int show_lines(struct watch *w, struct str rest, bool *behind)
 {
 	struct str line;
 	struct err bad;
 	while (str_next(&rest, '\n', &line)) {
 		auto_json json_t *ev = json_read(line.p, line.n, &bad);
-		if (ev && show_past(w, ev))
+		if (ev && is_missed(w, ev, behind) && show_past(w, ev))
 			return -1;
 		if (ev)
 			w->shown_to = json_u64(ev, "seq");
@@ -242,7 +300,8 @@ static int show_lines(struct watch *w, struct str rest)
 // The watch is on already: what comes by it with a number told here is not told twice.
 static int tell_past(struct watch *w, struct err *e)
 {
-	for (uint64_t at = 0; w->o->from != OPT_UNSET;) {
+	bool behind = !w->mark;
+	for (uint64_t at = 0;;) {
 		auto_http_reply struct http_reply r = {0};
 		auto_free char *query = xasprintf("journal?offset=%llu", (unsigned long long)at);
 		auto_free char *path = api_path("/v1/sandboxes", w->id, query);
@@ -252,7 +311,7 @@ static int tell_past(struct watch *w, struct err *e)
 		if (!last)
 			break;
 		at += (size_t)(last - r.body.p) + 1;
-		if (show_lines(w, (struct str){r.body.p, (size_t)(last - r.body.p)}))
+		if (show_lines(w, (struct str){r.body.p, (size_t)(last - r.body.p)}, &behind))
 			return err_set(e, ERR_SYSTEM, "output failed");
 	}
 	return 0;
@@ -273,8 +332,11 @@ static int attach(struct watch *w, struct live *l, struct err *e)
 static int wait_more(struct watch *w, struct live *l, struct err *e)
 {
 	struct pollfd fds[] = {{.fd = l->fd, .events = POLLIN}, {.fd = w->o->ask ? STDIN_FILENO : -1, .events = POLLIN}};
-	if (poll(fds, 2, -1) < 0)
+	int n = poll(fds, 2, live_wait_ms(l));
+	if (n < 0)
 		return errno == EINTR ? 0 : err_sys(e, "poll");
+	if (!n)
+		live_alive(l);
 	if (fds[1].revents && watch_ask_quits())
 		w->quit = true;
 	return fds[0].revents && !w->quit ? live_read(l, e) : 0;
@@ -295,12 +357,14 @@ static int follow(struct watch *w, struct live *l, struct err *e)
 	return rc < 0 ? -1 : 0;
 }
 
-static bool is_running(struct watch *w)
+// 1, or 0; -1: nobody can say.
+static int is_running(struct watch *w, struct err *e)
 {
-	struct err ignored;
 	auto_free char *path = api_path("/v1/sandboxes", w->id, NULL);
-	auto_json json_t *box = api_json(w->api, "GET", path, NULL, &ignored);
+	auto_json json_t *box = api_json(w->api, "GET", path, NULL, e);
 	const char *state = box ? json_str(box, "state") : "";
+	if (!box)
+		return e->kind == ERR_NOT_FOUND ? 0 : -1;
 	return !strcmp(state, "running") || !strcmp(state, "paused");
 }
 
@@ -309,12 +373,16 @@ static int watch(struct watch *w, struct err *e)
 	auto_buf struct buf b = BUF_INIT(256);
 	for (int i = 0; i < RESTARTS; i++) {
 		struct live l = LIVE_CLOSED;
-		int rc = attach(w, &l, e) || (!i && tell_past(w, e)) || follow(w, &l, e) ? -1 : 0;
+		bool past = i || w->o->from != OPT_UNSET;
+		int rc = attach(w, &l, e) || (past && tell_past(w, e)) || follow(w, &l, e) || end_burst(w, e) ? -1 : 0;
 		live_close(&l);
 		if (rc || w->quit)
 			return rc;
 		poll(NULL, 0, 200); // its cell may be ending with it
-		if (!is_running(w)) {
+		int runs = is_running(w, e);
+		if (runs < 0)
+			return -1;
+		if (!runs) {
 			buf_fmt(&b, "skep: sandbox %s is no longer running\n", w->id);
 			out_stderr(&b);
 			return 0;
@@ -346,10 +414,13 @@ static int watch_run(const struct call *c)
 		err_set(&e, ERR_INVALID, "-i asks a person, --json is for programs: one of them");
 		return out_usage(c, &e);
 	}
+	w.from = w.o->from == OPT_UNSET ? 0 : w.o->from;
 	int rc = api_open(&a, &e) || open_box(&w, c->n_words ? c->words[0] : NULL, &e) || watch(&w, &e);
 	while (w.n_held)
 		free(w.held[--w.n_held].body);
 	free(w.held);
+	free(w.mark);
+	strv_free(w.past);
 	free(w.id);
 	free(w.repo);
 	return rc ? out_fail(c, &e) : 0;
@@ -360,7 +431,8 @@ const struct cmd cmd_watch = {
 	.args = "[ID]",
 	.help = "show what changes in a sandbox, while it happens",
 	.notes = "Each change is shown against what was shown before of that file, and each command when it has ended.\n"
-		 "A sandbox that is stopped is started. With --json each line has a number: --from goes on behind it.",
+		 "A sandbox that is stopped is started. With --json each line has a number: --from goes on behind it.\n"
+		 "Whatever breaks, skepd too, it goes on by itself; nothing is left out or told twice.",
 	.opts = watch_opts,
 	.opts_size = sizeof(struct watch_opts),
 	.max_words = 1,

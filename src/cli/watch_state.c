@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// What a watch has shown of each path.
 #include "base/mem.h"
 #include "cli/live.h"
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Boxes: found by id, prefix or name; their rows written, together with others; one task at a time.
 #include "engine/base_int.h"
 #include "engine/net_int.h"
 

@@ -242,12 +242,14 @@ int engine_output(struct engine *g, const char *exec, const char *stream, uint64
 	if (!b)
 		return -1;
 	auto_free char *path = xasprintf("%s/out/%s.%s", b->row.id, row.id, stream);
+	// With a full disk there was more than could be kept: then nothing is to be had from there to the end.
+	uint64_t all = row.running ? 0 : !strcmp(stream, "stdout") ? row.result.out_bytes : row.result.err_bytes;
 	exec_row_done(&row);
-	*out_first = *out_end = 0;
+	*out_first = *out_end = all;
 	if (ring_open(&r, g->sandboxes, path, e))
 		return e->sys == ENOENT ? 0 : -1; // nothing was written on that stream
-	*out_end = r.total;
-	*out_first = offset < ring_first(&r) ? ring_first(&r) : offset < r.total ? offset : r.total;
+	*out_end = r.total > all ? r.total : all;
+	*out_first = offset < ring_first(&r) ? ring_first(&r) : offset < r.total ? offset : *out_end;
 	int rc = read_kept(&r, *out_first, out, e);
 	ring_close(&r);
 	return rc;

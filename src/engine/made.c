@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Derived things that a child makes, once for however many ask at the same time.
 #include "engine/base_int.h"
 
 #include "base/log.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reviews: the order of their steps, of which skep-review, or a job inside, does each. One at a time per sandbox.
 #include "engine/review_int.h"
 
 #include "base/fs.h"

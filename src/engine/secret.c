@@ -26,11 +26,7 @@ int engine_mac(struct engine *g, const char *text, char out[65], struct err *e)
 	if (!s)
 		return -1;
 	seal_mac(s, text, mac);
-	for (size_t i = 0; i < sizeof mac; i++) {
-		out[2 * i] = "0123456789abcdef"[mac[i] >> 4];
-		out[2 * i + 1] = "0123456789abcdef"[mac[i] & 15];
-	}
-	out[64] = 0;
+	str_hex(out, mac, sizeof mac);
 	return 0;
 }
 

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "gate/conn_int.h"
 #include "gate/dns.h"
+#include "gate/open.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/netfilter_ipv4.h>
@@ -426,6 +427,8 @@ void conn_policy(struct gate *g)
 		const struct rule *why = NULL;
 		next = c->next;
 		const char *no = o->over || o->what || o->judging.ask ? NULL : no_longer(c, &why);
+		if (!no && o->opened)
+			opened_policy(c);
 		if (!no)
 			continue;
 		o->verdict = VERDICT_DENY;

@@ -49,8 +49,9 @@ bool credential_key_is(struct str key, const char *name)
 
 bool credential_is_query(struct str key)
 {
-	static const char *const names[] = {"access_token", "accesstoken", "private_token", "job_token", "auth_token", "authtoken",
-					    "oauth_token",  "api_key",	   "api-key",	    "apikey",	 "client_secret", "password"};
+	static const char *const names[] = {"access_token", "accesstoken", "private_token", "job_token", "auth_token",    "authtoken",
+					    "oauth_token",  "api_key",	   "api-key",	    "apikey",	 "client_secret", "password",
+					    "token",	    "api_token",   "apitoken",	    "access-token", "bearer_token", "x-api-key"};
 	char plain[KEY_MAX + 1];
 	decode(key, plain);
 	for (size_t i = 0; i < countof(names); i++)

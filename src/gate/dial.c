@@ -33,7 +33,8 @@ struct dial {
 	struct attempt tries[GATE_ADDRESSES];
 	size_t n_tries;
 	struct timer stagger, deadline;
-	struct err err; // why it failed so far
+	uint32_t policy; // the one that judged (gate.policies)
+	struct err err;	 // why it failed so far
 };
 
 static void dial_drop(void *p)
@@ -98,6 +99,25 @@ static void note_failure(struct dial *d, const union addr *a, int sys)
 	d->err.kind = sys == ETIMEDOUT ? ERR_TIMEOUT : ERR_UNAVAILABLE;
 }
 
+static const char denied[] = "denied by a rule";
+
+static void deny(struct dial *d, const union addr *a, const char *why)
+{
+	struct conn *c = d->d->c;
+	char bad[INET6_ADDRSTRLEN];
+	addr_print(a, bad);
+	auto_free char *text = c->literal ? xasprintf("the address is %s", why)
+					  : xasprintf("the name has the address %s (%s)%s", bad, why, why == denied ? "" : ", which no rule names");
+	gate_denied(d->g, c, "address", text, c->rule);
+	err_set(&d->err, ERR_DENIED, "%s", text);
+}
+
+// The policy may have changed since the address was judged.
+static const char *new_fault(const struct dial *d, const union addr *a)
+{
+	return d->policy == d->g->policies ? NULL : gate_address_fault(d->d->c, a);
+}
+
 static void on_attempt(struct watch *w, uint32_t events)
 {
 	struct attempt *t = container_of(w, struct attempt, w);
@@ -107,11 +127,15 @@ static void on_attempt(struct watch *w, uint32_t events)
 	(void)events;
 	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &sys, &n))
 		sys = errno;
-	if (!sys) {
+	const char *no = new_fault(d, &t->a);
+	if (!sys && !no) {
 		succeed(d, t);
 		return;
 	}
-	note_failure(d, &t->a, sys);
+	if (no)
+		deny(d, &t->a, no);
+	else
+		note_failure(d, &t->a, sys);
 	loop_del(&d->g->loop, w);
 	close_fd(&fd);
 	try_next(d);
@@ -121,7 +145,12 @@ static void on_attempt(struct watch *w, uint32_t events)
 static int attempt_start(struct dial *d, struct attempt *t, const union addr *a)
 {
 	struct err e;
+	const char *no = new_fault(d, a);
 	*t = (struct attempt){.w = {.fd = -1, .fn = on_attempt}, .dial = d, .a = *a};
+	if (no) {
+		deny(d, a, no);
+		return -1;
+	}
 	auto_fd int fd = socket(a->sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0 || (connect(fd, &a->sa, addr_len(a)) && errno != EINPROGRESS)) {
 		note_failure(d, a, errno);
@@ -168,8 +197,6 @@ static void fail_soon(struct dial *d)
 	timer_set(&d->g->loop, &d->deadline, 0);
 }
 
-static const char denied[] = "denied by a rule";
-
 static bool is_named(const struct conn *c, const union addr *a)
 {
 	const char *named = policy_address(&c->g->policy, &c->host, c->port);
@@ -202,8 +229,9 @@ const char *gate_address_fault(const struct conn *c, const union addr *a)
 static void judge_all(struct dial *d, const struct answer *a)
 {
 	const char *why = NULL;
-	char bad[INET6_ADDRSTRLEN] = "";
+	const union addr *bad = NULL;
 	struct conn *c = d->d->c;
+	d->policy = d->g->policies;
 	for (size_t i = 0; i < a->n; i++) {
 		const char *no = gate_address_fault(c, &a->a[i]);
 		if (!no) {
@@ -211,15 +239,11 @@ static void judge_all(struct dial *d, const struct answer *a)
 			addr_set_port(&d->list[d->n++], c->port);
 		} else if (!why) {
 			why = no;
-			addr_print(&a->a[i], bad);
+			bad = &a->a[i];
 		}
 	}
-	if (d->n)
-		return;
-	auto_free char *text = c->literal ? xasprintf("the address is %s", why)
-					  : xasprintf("the name has the address %s (%s)%s", bad, why, why == denied ? "" : ", which no rule names");
-	gate_denied(d->g, c, "address", text, c->rule);
-	err_set(&d->err, ERR_DENIED, "%s", text);
+	if (!d->n)
+		deny(d, bad, why);
 }
 
 static void on_resolved(struct resolving *r, const struct answer *a, const struct err *e)

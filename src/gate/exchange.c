@@ -12,6 +12,7 @@
 
 #define EVENT_PATH 2048 // bytes of a path kept in an event
 #define EVENT_MAX (16u << 10)
+#define INTERIM_MAX 32 // answers before the answer: nobody needs more, and whoever does not read them would have us keep them
 #define HELD_MS 10 // a few bytes at the end of an answer that could be the beginning of a secret wait so long for more
 
 static const struct {
@@ -182,6 +183,18 @@ static bool is_passable(const struct head *req)
 	return req->path[0] == '/' && !strchr(req->path, '#');
 }
 
+// Where rules look at method and path, nothing else in the request may say another one.
+static bool is_what_it_says(struct exchange *x)
+{
+	struct conn *c = x->o->c;
+	const char *other = head_override(&x->req, policy_looks_at(&c->g->policy, &c->host, c->port));
+	if (!other)
+		return true;
+	auto_free char *why = xasprintf("%s may say another method or path than the one that is judged", other);
+	gate_denied(x->o->g, c, "request", why, NULL);
+	return false;
+}
+
 void exchange_begin(struct exchange *x, const char *authority)
 {
 	x->begun = true;
@@ -196,6 +209,10 @@ void exchange_begin(struct exchange *x, const char *authority)
 		refuse(x, REFUSE_HOST);
 		return;
 	}
+	if (!is_what_it_says(x)) {
+		refuse(x, REFUSE_POLICY);
+		return;
+	}
 	if (x->o->failed) {
 		refuse(x, x->o->failed);
 		return;
@@ -207,22 +224,40 @@ void exchange_begin(struct exchange *x, const char *authority)
 		judged(&x->judging, v);
 }
 
-bool exchange_up(struct exchange *x, const char *p, size_t n)
+// Who answered a question meant this request; a new rule can take back only what a rule gave.
+bool exchange_is_allowed(struct exchange *x)
 {
-	struct swap s = opened_swap(x->o);
-	const char *name = x->searching ? swap_search_add(&s, &x->search, p, n) : NULL;
-	x->up += n;
-	if (!name)
+	struct conn *c = x->o ? x->o->c : NULL;
+	if (!x->begun || x->refused || x->judging.ask)
 		return true;
-	deny_secret(x, name);
-	x->refused = REFUSE_SECRET;
+	enum verdict v = policy_judge(&c->g->policy, &(struct request){&c->host, c->port, x->method, x->path}, NULL);
+	if (v == VERDICT_ALLOW || (v == VERDICT_ASK && !x->judging.rule))
+		return true;
+	gate_denied(x->o->g, c, "policy", "the new policy does not allow the request under way", x->judging.rule);
+	judging_done(&x->judging); // the rule let it through: it is not what refuses it
 	return false;
 }
 
-void exchange_up_trailer(struct exchange *x, struct head *trailer)
+static bool found_stray(struct exchange *x, const char *name)
+{
+	if (!name)
+		return false;
+	deny_secret(x, name);
+	x->refused = REFUSE_SECRET;
+	return true;
+}
+
+bool exchange_up(struct exchange *x, const char *p, size_t n)
 {
 	struct swap s = opened_swap(x->o);
-	swap_trailer(&s, trailer);
+	x->up += n;
+	return !found_stray(x, x->searching ? swap_search_add(&s, &x->search, p, n) : NULL);
+}
+
+bool exchange_up_trailer(struct exchange *x, struct head *trailer)
+{
+	struct swap s = opened_swap(x->o);
+	return !found_stray(x, swap_trailer(&s, trailer));
 }
 
 static void mask_field(struct mask_set *set, struct field *f)
@@ -251,6 +286,8 @@ enum refusal exchange_answer(struct exchange *x, struct head *a)
 	bool upgrade = a->status == 101;
 	if (a->status >= 200 || upgrade)
 		x->status = a->status;
+	else if (a->status && ++x->interim > INTERIM_MAX)
+		return REFUSE_ANSWER;
 	if (!x->masked)
 		return REFUSE_NONE;
 	if (a->status >= 200 && !is_plain_coding(a)) {

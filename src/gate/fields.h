@@ -3,6 +3,7 @@
 // free of NUL, CR and LF, because the parsers (http/head.h, nghttp2) let none through.
 #pragma once
 #include "http/head.h"
+#include "model/policy.h"
 
 struct field {
 	char *name, *value;
@@ -26,6 +27,14 @@ bool head_lists(const struct head *h, const char *name, const char *token); // i
 void head_drop(struct head *h, const char *name);			    // every field of that name
 void head_drop_at(struct head *h, size_t i);
 void head_value(struct field *f, const char *p, size_t n, bool ours); // replaces the value
+
+// The name of what some servers obey instead of the request line's method or path, as far as those count; NULL = none.
+const char *head_override(const struct head *h, struct looked_at counts);
+
+// The pairs of a query, one after the other: rest is what stands behind the '?'. Some servers also part them at ';'. The mark
+// before a pair is pair->p[-1].
+bool query_next(struct str *rest, struct str *pair);
+struct str query_key(struct str pair);
 
 // Fields that concern one connection only, and those named by Connection. A websocket's Upgrade is kept if asked for.
 void head_strip_hops(struct head *h, bool keep_upgrade);

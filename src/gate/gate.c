@@ -65,6 +65,7 @@ static int read_policy(struct gate *g, struct wire *w, struct err *e)
 		return err_wrap(e, "read the policy");
 	policy_done(&g->policy);
 	g->policy = p;
+	g->policies++;
 	return 0;
 }
 

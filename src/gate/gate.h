@@ -27,7 +27,8 @@
 #define GATE_ASK_MS 60000	   // no answer by then is No
 #define GATE_ASKS 32		   // questions open at once; one more is No
 #define GATE_WHO_MS 50		   // a refusal waits this long for the name of the command that caused it
-#define GATE_EVENTS 200		   // events a second; the rest is counted in one summary
+#define GATE_EVENTS 200		   // events of a kind a second; the rest is counted in one summary
+#define GATE_SHARES 4		   // kinds with a share of their own (event.c)
 
 struct conn;
 struct dns;
@@ -40,6 +41,7 @@ struct gate {
 	struct chan cell;		       // channel G
 	char *sandbox, *resolver_at, *ca_cert; // resolver_at "" = the system's; ca_cert: PEM, "" = none
 	struct policy policy;
+	uint32_t policies; // grows with every new one
 	struct secrets secrets;	     // replaced as a whole by M_SECRETS
 	uint32_t secrets_generation; // grows with every replacement
 	struct listener {
@@ -60,7 +62,7 @@ struct gate {
 	struct agent *agent; // NULL: no ssh key was ever given
 	struct { // event rate
 		uint64_t second;
-		uint32_t sent, names, dropped;
+		uint32_t sent[GATE_SHARES], names, dropped;
 		struct timer summary;
 	} events;
 	void *opened; // gate/open.h's own: CA, TLS contexts

@@ -92,7 +92,7 @@ static void bound_client(struct h1 *h)
 
 // --- the request ---------------------------------------------------------------------------------------------------
 
-static void put_up_end(struct h1 *h, struct buf *out)
+static bool put_up_end(struct h1 *h, struct buf *out)
 {
 	struct http_head t;
 	struct err e;
@@ -100,9 +100,11 @@ static void put_up_end(struct h1 *h, struct buf *out)
 	if (h->up.trailer.n && !http_trailer_parse(h->up.trailer.p, h->up.trailer.n, &t, &e))
 		for (int i = 0; i < t.n_fields; i++)
 			head_add(&trailer, t.fields[i].name, t.fields[i].value);
-	exchange_up_trailer(&h->x, &trailer);
-	h1_put_end(h->up.kind, &trailer, out);
+	bool clean = exchange_up_trailer(&h->x, &trailer);
+	if (clean)
+		h1_put_end(h->up.kind, &trailer, out);
 	head_done(&trailer);
+	return clean;
 }
 
 // Streams what belongs to the request's body; the rest stays in h->in.
@@ -122,8 +124,10 @@ static void feed_request(struct h1 *h, const char *p, size_t n)
 		return;
 	}
 	h1_put_body(h->up.kind, body.p, body.n, &out);
-	if (h->up.done && !was_done)
-		put_up_end(h, &out);
+	if (h->up.done && !was_done && !put_up_end(h, &out)) {
+		refuse(h, REFUSE_SECRET);
+		return;
+	}
 	tls_write(&h->o->server, out.p, out.n);
 	if ((size_t)used < n)
 		buf_add(&h->in, p + used, n - (size_t)used);
@@ -347,7 +351,11 @@ static void interim(struct h1 *h)
 		refuse(h, REFUSE_ANSWER);
 		return;
 	}
-	exchange_answer(&h->x, &h->ans.head);
+	enum refusal why = exchange_answer(&h->x, &h->ans.head);
+	if (why) {
+		refuse(h, why);
+		return;
+	}
 	h->framing = BODY_NONE;
 	if (!h->req.old)
 		put_head(h);
@@ -458,6 +466,13 @@ static bool h1_is_idle(void *d)
 	return h->state == H1_HEAD || h->state == H1_ENDING;
 }
 
+static void h1_policy(void *d)
+{
+	struct h1 *h = d;
+	if (h->state != H1_ENDING && !exchange_is_allowed(&h->x))
+		refuse(h, REFUSE_POLICY);
+}
+
 static void h1_stop(void *d)
 {
 	struct h1 *h = d;
@@ -475,5 +490,6 @@ static void h1_free(void *d)
 
 const struct driver h1_driver = {
 	h1_start,      h1_client_data, h1_server_data, h1_client_drain, h1_server_drain, h1_client_end,
-	h1_server_end, h1_dialled,     h1_is_idle,     h1_stop,		h1_free,
+	h1_server_end, h1_dialled,     h1_is_idle,     h1_policy,	h1_stop,
+	h1_free,
 };

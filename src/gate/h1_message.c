@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// HTTP/1.1 messages: how their bodies are framed, and writing them anew. Nothing is passed on as it came.
 #include "gate/h1.h"
 
 #include "base/mem.h"

@@ -141,7 +141,10 @@ static void request_end(struct h2_stream *s)
 static void got_request(struct h2_stream *s, bool end)
 {
 	if (s->request_seen) {
-		exchange_up_trailer(&s->x, &s->up.trailer);
+		if (!exchange_up_trailer(&s->x, &s->up.trailer)) {
+			h2_refuse(s, REFUSE_SECRET);
+			return;
+		}
 		s->up.has_trailer = s->up.trailer.n > 0;
 		request_end(s);
 		return;
@@ -449,6 +452,15 @@ static bool h2_is_idle(void *d)
 	return !((struct h2 *)d)->n_streams;
 }
 
+static void h2_policy(void *d)
+{
+	struct h2 *h = d;
+	for (struct h2_stream *s = h->streams; s; s = s->next)
+		if (!s->client_closed && !exchange_is_allowed(&s->x))
+			h2_refuse(s, REFUSE_POLICY);
+	h2_pump(h);
+}
+
 static void h2_stop(void *d)
 {
 	struct h2 *h = d;
@@ -467,5 +479,5 @@ static void h2_free(void *d)
 
 const struct driver h2_driver = {
 	h2_start,      h2_client_data, h2_server_data, h2_drain, h2_drain, h2_client_end,
-	h2_server_end, h2_dialled,     h2_is_idle,     h2_stop,	 h2_free,
+	h2_server_end, h2_dialled,     h2_is_idle,     h2_policy, h2_stop,  h2_free,
 };

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Heads of HTTP/2 streams, handed to nghttp2; refusals.
 #include "gate/h2.h"
 
 #include "base/mem.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A position is looked at closely only when its two bytes start some form: one table look-up for nearly all bytes.
-// Forms live in OpenSSL's secure heap (locked, not dumped) when there is one, and are wiped when they go.
+// Forms live in OpenSSL's secure heap (locked, not dumped) when there is one and it has room, and are wiped when they go.
 #include "gate/mask.h"
 
 #include "base/mem.h"
@@ -10,9 +10,10 @@
 
 #define FORM_MIN 8 // shorter values are searched for as they are, not encoded: the forms would match by chance
 #define FORM_MAX (64u << 10)
+#define FORMS_SECURE (128u << 10) // of the secure heap: the rest is for the keys of connections, which get no other
 
 struct form {
-	char *p; // secure heap
+	char *p; // OPENSSL_secure_clear_free knows where it is
 	size_t n;
 	const char *placeholder; // borrowed from the set
 };
@@ -25,6 +26,16 @@ struct mask_set {
 	uint8_t pairs[8192]; // bit set of the first two bytes of every form
 };
 
+static char *keep(const char *p, size_t n)
+{
+	bool secure = CRYPTO_secure_malloc_initialized() && CRYPTO_secure_used() + n <= FORMS_SECURE;
+	char *copy = secure ? OPENSSL_secure_malloc(n) : NULL;
+	copy = copy ? copy : OPENSSL_malloc(n);
+	if (!copy)
+		abort();
+	return memcpy(copy, p, n);
+}
+
 static void add_form(struct mask_set *s, const char *p, size_t n, const char *placeholder)
 {
 	for (size_t i = 0; i < s->n; i++)
@@ -34,11 +45,7 @@ static void add_form(struct mask_set *s, const char *p, size_t n, const char *pl
 		s->cap = s->cap ? s->cap * 2 : 16;
 		s->forms = xrealloc(s->forms, s->cap * sizeof *s->forms);
 	}
-	char *copy = OPENSSL_secure_malloc(n);
-	if (!copy)
-		abort();
-	memcpy(copy, p, n);
-	s->forms[s->n++] = (struct form){copy, n, placeholder};
+	s->forms[s->n++] = (struct form){keep(p, n), n, placeholder};
 	s->longest = n > s->longest ? n : s->longest;
 	for (unsigned second = 0; second < 256; second++) {
 		unsigned pair = (unsigned)(uint8_t)p[0] << 8 | (n > 1 ? (uint8_t)p[1] : second);
@@ -63,16 +70,17 @@ static void add_base64(struct mask_set *s, const struct secret_value *v, size_t 
 	explicit_bzero(b.p, b.cap);
 }
 
-static bool is_unreserved(uint8_t c)
+static bool is_plain_in(const char *safe, uint8_t c)
 {
-	return (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') || (c && strchr("-._~", c));
+	return (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') || (c && strchr(safe, c));
 }
 
-static void add_percent(struct mask_set *s, const struct secret_value *v, bool upper, bool plus)
+// safe: what stands as itself beside letters and digits.
+static void add_percent(struct mask_set *s, const struct secret_value *v, const char *safe, bool upper, bool plus)
 {
 	auto_buf struct buf b = BUF_INIT(FORM_MAX * 3);
 	for (size_t i = 0; i < v->n; i++)
-		if (is_unreserved(v->value[i]))
+		if (is_plain_in(safe, v->value[i]))
 			buf_byte(&b, (char)v->value[i]);
 		else if (plus && v->value[i] == ' ')
 			buf_byte(&b, '+');
@@ -111,6 +119,37 @@ static void add_hex(struct mask_set *s, const struct secret_value *v, bool upper
 	explicit_bzero(b.p, b.cap);
 }
 
+// What common writers of JSON and HTML put for single characters.
+struct dialect {
+	const char *from;
+	const char *to[8];
+};
+
+static const struct dialect dialects[] = {
+	{"\"\\<>&", {"\\\"", "\\\\", "\\u003c", "\\u003e", "\\u0026"}},
+	{"\"\\<>&'+`", {"\\u0022", "\\\\", "\\u003C", "\\u003E", "\\u0026", "\\u0027", "\\u002B", "\\u0060"}},
+	{"&<>\"'", {"&amp;", "&lt;", "&gt;", "&quot;", "&#x27;"}},
+	{"&<>\"'", {"&amp;", "&lt;", "&gt;", "&quot;", "&#39;"}},
+	{"&<>\"'", {"&amp;", "&lt;", "&gt;", "&quot;", "&#039;"}},
+	{"&<>\"'", {"&amp;", "&lt;", "&gt;", "&quot;", "'"}},
+	{"&<>\"'+", {"&amp;", "&lt;", "&gt;", "&#34;", "&#39;", "&#43;"}},
+	{"&<>\"'+", {"&amp;", "&lt;", "&gt;", "&quot;", "&#x27;", "&#x2B;"}},
+};
+
+static void add_dialect(struct mask_set *s, const struct secret_value *v, const struct dialect *d)
+{
+	auto_buf struct buf b = BUF_INIT(FORM_MAX * 6);
+	for (size_t i = 0; i < v->n; i++) {
+		const char *at = v->value[i] ? strchr(d->from, v->value[i]) : NULL;
+		if (at)
+			buf_str(&b, d->to[at - d->from]);
+		else
+			buf_byte(&b, (char)v->value[i]);
+	}
+	add_form(s, b.p, b.n, v->placeholder);
+	explicit_bzero(b.p, b.cap);
+}
+
 static void add_value(struct mask_set *s, const struct secret_value *v)
 {
 	add_form(s, (const char *)v->value, v->n, v->placeholder);
@@ -120,12 +159,17 @@ static void add_value(struct mask_set *s, const struct secret_value *v)
 		add_base64(s, v, lead, false);
 		add_base64(s, v, lead, true);
 	}
-	for (int i = 0; i < 4; i++)
-		add_percent(s, v, i & 1, i & 2);
+	// RFC 3986; encodeURIComponent; a path with and without its own characters.
+	static const char *const safe[] = {"-._~", "-._~!'()*", "-._~/", "-._~/!$&'()*+,;=:@"};
+	for (size_t k = 0; k < countof(safe); k++)
+		for (int i = 0; i < 4; i++)
+			add_percent(s, v, safe[k], i & 1, i & 2);
 	for (int i = 0; i < 2; i++) {
 		add_json(s, v, i);
 		add_hex(s, v, i);
 	}
+	for (size_t k = 0; k < countof(dialects); k++)
+		add_dialect(s, v, &dialects[k]);
 }
 
 // user:password in one value: the password alone is as secret as the whole.

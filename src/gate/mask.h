@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Echo masking: the answers of a host that knows a secret are searched for it, and the placeholder is put in its
 // place. Searched for: the value itself; its base64 at any of the three alignments (so user:value as well), both
-// alphabets; its percent-encoded, JSON-escaped and hexadecimal forms. A host that transforms a value in another way,
+// alphabets; its percent-encoded, hexadecimal and, as common writers escape, JSON and HTML forms. A host that transforms a value in another way,
 // or sends it in parts, is not stopped: docs say so. At the edges of a base64 form up to six bits of the neighbouring
 // bytes stay.
 //

@@ -99,6 +99,13 @@ int opened_secrets(struct gate *g, struct err *e)
 	return 0;
 }
 
+void opened_policy(struct conn *c)
+{
+	struct opened *o = c->opened;
+	if (o && o->d)
+		o->driver->policy(o->d);
+}
+
 void opened_used(struct opened *o, const struct swap_used *u)
 {
 	struct used_secret one;

@@ -10,6 +10,7 @@
 int opened_init(struct gate *g, struct err *e) MUST_USE;
 // g->secrets or g->ca_cert is new. Connections that used a secret which is gone or has another value now are ended.
 int opened_secrets(struct gate *g, struct err *e) MUST_USE;
+void opened_policy(struct conn *c); // c may go on, but requests on it may not: those end
 // Takes client_fd (non-blocking). first is what was read from it already. c->opened and c->stop are set;
 // conn_closed(c) follows from the loop.
 void opened_start(struct gate *g, int client_fd, const void *first, size_t n, const struct host_name *host,

@@ -43,6 +43,7 @@ struct exchange {
 	struct mask mask;
 	struct swap_search search;
 	bool begun, masked, searching;
+	unsigned interim; // answers before the answer
 	char **secrets; // names of those that went in
 	int status;
 	enum refusal refused;
@@ -52,9 +53,11 @@ void exchange_init(struct exchange *x, struct opened *o, void (*judged)(struct e
 // x->req is complete; authority is what the client calls the host (NULL: nothing or twice). judged() follows, at once
 // or later.
 void exchange_begin(struct exchange *x, const char *authority);
+// The policy is new. False: it no longer allows what is under way (the event is sent), and the driver ends it.
+bool exchange_is_allowed(struct exchange *x);
 // A piece of the request's body. False: it has a placeholder and must not go out (the event is sent).
 bool exchange_up(struct exchange *x, const char *p, size_t n);
-void exchange_up_trailer(struct exchange *x, struct head *trailer); // what may not go out is taken from it
+bool exchange_up_trailer(struct exchange *x, struct head *trailer); // likewise; credentials are taken from it
 // The answer's head (also interim ones and trailers), masked in place. Not NONE: nothing of the answer may go on.
 enum refusal exchange_answer(struct exchange *x, struct head *answer);
 // A piece of the answer's body, masked, appended to out.
@@ -71,6 +74,7 @@ struct driver {
 	void (*server_end)(void *d, bool clean);
 	void (*dialled)(void *d); // after opened_dial: the host is there, or o->failed says why not
 	bool (*is_idle)(void *d); // no request under way
+	void (*policy)(void *d);  // it is new: what it does not allow any more ends
 	void (*stop)(void *d);	  // ends its exchanges; no callback comes any more
 	void (*free)(void *d);
 };

@@ -157,12 +157,6 @@ static void set_path(struct head *h, struct buf *b, bool ours)
 	h->path_ours |= ours;
 }
 
-static struct str key_of(struct str part)
-{
-	const char *equals = memchr(part.p, '=', part.n);
-	return (struct str){part.p, equals ? (size_t)(equals - part.p) : part.n};
-}
-
 static bool is_bound_query(const struct swap *s, struct str key)
 {
 	for (size_t i = 0; i < s->policy->n_secrets; i++) {
@@ -182,14 +176,14 @@ static bool swap_query(struct head *h, const struct secret_ref *r, const struct 
 	add_percent(&value, v);
 	str_next(&rest, '?', &part);
 	buf_add(&b, part.p, part.n);
-	while (str_next(&rest, '&', &part)) {
-		bool here = credential_key_is(key_of(part), r->key);
+	while (query_next(&rest, &part)) {
+		bool here = credential_key_is(query_key(part), r->key);
 		secret_buf struct buf one = BUF_INIT(VALUE_MAX);
 		bool swapped = here && replace(part, r->placeholder, (struct str){value.p, value.n}, &one);
 		any |= swapped;
 		if (here && !swapped)
 			continue;
-		buf_byte(&b, first ? '?' : '&');
+		buf_byte(&b, first ? '?' : part.p[-1]);
 		buf_add(&b, swapped ? one.p : part.p, swapped ? one.n : part.n);
 		first = false;
 	}
@@ -310,12 +304,12 @@ static void drop_query(const struct swap *s, struct head *h)
 	bool first = true, dropped = false;
 	str_next(&rest, '?', &part);
 	buf_add(&b, part.p, part.n);
-	while (str_next(&rest, '&', &part)) {
-		if (credential_is_query(key_of(part)) && !is_bound_query(s, key_of(part))) {
+	while (query_next(&rest, &part)) {
+		if (credential_is_query(query_key(part)) && !is_bound_query(s, query_key(part))) {
 			dropped = true;
 			continue;
 		}
-		buf_byte(&b, first ? '?' : '&');
+		buf_byte(&b, first ? '?' : part.p[-1]);
 		buf_add(&b, part.p, part.n);
 		first = false;
 	}
@@ -397,10 +391,11 @@ int swap_request(const struct swap *s, struct head *h, struct swap_used *used, c
 	return n;
 }
 
-void swap_trailer(const struct swap *s, struct head *trailer)
+const char *swap_trailer(const struct swap *s, struct head *trailer)
 {
 	if (swap_is_bound(s))
 		drop_credentials(s, trailer);
+	return stray(s, trailer);
 }
 
 const char *swap_search_add(const struct swap *s, struct swap_search *q, const char *p, size_t n)

@@ -44,8 +44,9 @@ bool swap_knows_host(const struct swap *s); // some secret is bound to this host
 // Works on the head in place. Number of secrets put in (at most POLICY_SECRETS, into used), or -1: a placeholder
 // stands where it may not; *out_name is that secret's name (borrowed), nothing of the head may go out.
 int swap_request(const struct swap *s, struct head *h, struct swap_used *used, const char **out_name);
-// Of a request, behind its body: nothing is put in, the client's own credentials are left out.
-void swap_trailer(const struct swap *s, struct head *trailer);
+// Of a request, behind its body: nothing is put in, the client's own credentials are left out. The name (borrowed) of a secret
+// whose placeholder stands there; then nothing of it may go out. NULL = none.
+const char *swap_trailer(const struct swap *s, struct head *trailer);
 
 // "header X-Api-Key", "bearer", ... for events.
 void swap_place(const struct secret_ref *ref, struct buf *out);

@@ -5,9 +5,9 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "init/account_int.h"
+#include "init/users.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <pwd.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -22,12 +22,13 @@ static struct {
 
 int account_enter(const char *user, struct err *e)
 {
-	struct passwd *pw = getpwnam(user);
-	if (!pw)
+	struct user u;
+	if (!users_find(user, &u))
 		return err_no(e, EUSERS, "invalid username: '%.200s'", user);
-	self.home = xstrdup(pw->pw_dir && pw->pw_dir[0] == '/' ? pw->pw_dir : "/");
-	self.uid = pw->pw_uid;
-	self.gid = pw->pw_gid;
+	self.home = xstrdup(u.home[0] == '/' ? u.home : "/");
+	self.uid = u.uid;
+	self.gid = u.gid;
+	user_done(&u);
 	return 0;
 }
 

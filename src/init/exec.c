@@ -7,10 +7,10 @@
 #include "init/files.h"
 #include "init/tree.h"
 #include "init/tty.h"
+#include "init/users.h"
 #include "model/msg.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <pwd.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -438,11 +438,12 @@ int exec_choose_user(const struct init_opts *o, const struct exec_spec *s, struc
 	sp->gid = o->gid;
 	if (!s->user)
 		return 0;
-	struct passwd *pw = getpwnam(s->user);
+	struct user u;
 	uint64_t n;
-	if (pw) {
-		sp->uid = pw->pw_uid;
-		sp->gid = pw->pw_gid;
+	if (users_find(s->user, &u)) {
+		sp->uid = u.uid;
+		sp->gid = u.gid;
+		user_done(&u);
 	} else if (!str_to_u64(str_of(s->user), 0, 65534, &n)) {
 		sp->uid = sp->gid = (uint32_t)n;
 	} else {

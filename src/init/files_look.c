@@ -5,11 +5,10 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "init/users.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
-#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -75,9 +74,10 @@ static char *owner_name(uid_t uid)
 	static uid_t last;
 	static char *name;
 	if (!name || last != uid) {
-		struct passwd *pw = getpwuid(uid);
+		struct user u = {0};
 		free(name);
-		name = pw ? xstrdup(pw->pw_name) : xasprintf("%u", uid);
+		name = users_find_uid(uid, &u) ? take(&u.name) : xasprintf("%u", uid);
+		user_done(&u);
 		last = uid;
 	}
 	return name;
@@ -88,9 +88,10 @@ static char *group_name(gid_t gid)
 	static gid_t last;
 	static char *name;
 	if (!name || last != gid) {
-		struct group *gr = getgrgid(gid);
 		free(name);
-		name = gr ? xstrdup(gr->gr_name) : xasprintf("%u", gid);
+		name = users_group(gid);
+		if (!name)
+			name = xasprintf("%u", gid);
 		last = gid;
 	}
 	return name;

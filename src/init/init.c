@@ -318,7 +318,7 @@ static void do_usage(struct frame *f)
 	self.peak = 0;
 	wire_u64(&b, used);
 	wire_u32(&b, (uint32_t)killed);
-	wire_u32(&b, (uint32_t)tree_count(0));
+	wire_u32(&b, (uint32_t)tree_tasks());
 	chan_send_buf(&self.chan, M_USAGE, f->id, &b);
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A copy of a layer, which may be in use, sharing with an earlier copy what did not change since.
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/mem.h"

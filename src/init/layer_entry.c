@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// One file or directory of a layer, copied to the byte, with attributes and times.
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// What a new directory must have of the old one to look like it, files with several names, and whose rights it is done with.
 #include "base/mem.h"
 #include "base/str.h"
 #include "init/movable.h"

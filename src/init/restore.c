@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Files put back as a review decided, each only where what is there is what the reviewer saw.
 #include "init/collect.h"
 
 #include "base/delta.h"

@@ -4,9 +4,9 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "init/users.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -421,8 +421,8 @@ static int serve(struct sftp *s, struct err *e)
 
 static const char *home_of_user(void)
 {
-	struct passwd *pw = getpwuid(getuid());
-	return pw && *pw->pw_dir == '/' && !access(pw->pw_dir, X_OK) ? pw->pw_dir : "/";
+	struct user u;
+	return users_find_uid(getuid(), &u) && *u.home == '/' && !access(u.home, X_OK) ? u.home : "/"; // once, for the whole life
 }
 
 int sftp_run(const char *dir, struct err *e)

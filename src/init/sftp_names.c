@@ -2,10 +2,10 @@
 // Directories and the names in them.
 #include "base/mem.h"
 #include "init/sftp_int.h"
+#include "init/users.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -155,8 +155,12 @@ static char *expand(const char *path)
 		return xstrdup(path);
 	size_t n = strcspn(path + 1, "/");
 	auto_free char *user = xstrndup(path + 1, n);
-	struct passwd *pw = n ? getpwnam(user) : getpwuid(getuid());
-	return pw ? xasprintf("%s%s", pw->pw_dir, path + 1 + n) : NULL;
+	struct user u;
+	if (n ? !users_find(user, &u) : !users_find_uid(getuid(), &u))
+		return NULL;
+	char *whole = xasprintf("%s%s", u.home, path + 1 + n);
+	user_done(&u);
+	return whole;
 }
 
 void sftp_realpath(struct sftp *s, const struct sftp_request *q)

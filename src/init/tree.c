@@ -27,6 +27,7 @@ struct proc {
 	pid_t pid, parent, session;
 	char state;
 	bool member;
+	uint32_t threads;
 };
 
 struct procs {
@@ -45,13 +46,13 @@ static bool read_stat(pid_t pid, struct proc *out)
 	if (!p)
 		return false;
 	struct str rest = str_of(p + 2), part;
-	uint64_t v[4] = {0};
-	for (int i = 0; i < 4 && str_next(&rest, ' ', &part); i++)
+	uint64_t v[18] = {0};
+	for (size_t i = 0; i < countof(v) && str_next(&rest, ' ', &part); i++)
 		if (i == 0)
 			out->state = part.n ? *part.p : '?';
 		else if (str_to_u64(part, 0, INT32_MAX, &v[i]))
 			v[i] = 0;
-	*out = (struct proc){pid, (pid_t)v[1], (pid_t)v[3], out->state, false};
+	*out = (struct proc){pid, (pid_t)v[1], (pid_t)v[3], out->state, false, (uint32_t)v[17]};
 	return true;
 }
 
@@ -133,6 +134,17 @@ size_t tree_count(pid_t but)
 		live += ps.list[i].state != 'Z' && ps.list[i].pid != but;
 	free(ps.list);
 	return live;
+}
+
+size_t tree_tasks(void)
+{
+	struct procs ps = {0};
+	size_t n = 0;
+	list_procs(&ps);
+	for (size_t i = 0; i < ps.n; i++)
+		n += ps.list[i].threads ? ps.list[i].threads : 1; // the dead have none, but keep a number
+	free(ps.list);
+	return n;
 }
 
 // Whoever loses its parent becomes ours: where we have no child, there is no process. (To signal all of them makes the

@@ -10,6 +10,7 @@
 
 void tree_signal(pid_t leader, const char *exec_id, int sig); // SIGKILL: until none is left
 size_t tree_count(pid_t but);				     // processes beside pid 1 and this one (0: none)
+size_t tree_tasks(void);				     // what a limit of processes counts, beside pid 1: threads, and who is dead and not buried
 bool tree_is_empty(void);					     // not even a zombie is there
 // Memory of all processes, of System V segments and of the private tmpfs mounts, in bytes; unnamed: what others have found in
 // files that only a descriptor holds. Past limit (0 = none) the largest process is killed, as the kernel would do for a

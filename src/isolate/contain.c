@@ -1,33 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "isolate/contain.h"
+#include "isolate/contain_int.h"
 
 #include "base/fs.h"
 #include "base/mem.h"
-#include "base/str.h"
 #include "isolate/caps.h"
-#include "isolate/hide.h"
 #include "isolate/landlock.h"
 #include "isolate/net.h"
 #include "isolate/rlimits.h"
 #include "isolate/seccomp.h"
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/securebits.h>
-#include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/sysmacros.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
-// --- prepare ---
+// --- single steps ---
 
 // Kernel objects are counted per user as well as per namespace: rootless, an agent must not use up what the
 // developer's own session needs.
@@ -35,7 +28,7 @@ static int limit_namespace(const struct contain *c, struct err *e)
 {
 	if (fs_put(AT_FDCWD, "/proc/sys/user/max_user_namespaces", c->nested ? "256" : "0", e))
 		return -1;
-	return fs_put(AT_FDCWD, "/proc/sys/user/max_inotify_instances", "64", e);
+	return userns_limit_watches(USERNS_ONE_CELL, e);
 }
 
 // The template's null device: checked to be one when the template was made, and mounted without set-user-id already.
@@ -95,13 +88,7 @@ static int attach_at_stage(const struct contain *c, int tree, const char *name, 
 	return at < 0 ? -1 : mount_move(tree, at, e);
 }
 
-static int open_staged(const struct contain *c, const char *name, struct err *e)
-{
-	auto_free char *path = xasprintf("%s/stage/%s", c->host->template, name);
-	return fs_open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0, e);
-}
-
-// --- build ---
+// --- sources ---
 
 int contain_open_source(const struct source *src, int plain_ns, int owner_ns, struct err *e)
 {
@@ -128,111 +115,7 @@ static int attach_sources(const struct contain *c, const struct sources *src, co
 	return 0;
 }
 
-// The writable layer's own directories: made on the first start, and the overlay's scratch directories made anew
-// on every start, for a `volatile` one refuses to be used twice.
-static int ready_part(int layer, const char *part, struct err *e)
-{
-	auto_free char *work = xstrdup(part);
-	for (char *p = work; *p; p++)
-		if (*p == '/')
-			*p = '-';
-	auto_fd int w = fs_mkdirs(layer, "work", 0700, e) ? -1 : fs_open(layer, "work", O_RDONLY | O_DIRECTORY, 0, e);
-	if (w < 0 || fs_remove_tree(w, work, e) || fs_mkdirs(w, work, 0700, e) || fs_mkdirs(layer, part, 0755, e))
-		return err_wrap(e, "writable layer");
-	return 0;
-}
-
-// The top of an overlay is its upper directory: it must belong to the user and look like what it covers.
-static int own_top(const struct contain *c, struct err *e)
-{
-	struct stat st;
-	int below = c->base;
-	for (int i = c->n_lowers; i--;)
-		below = c->lowers[i] >= 0 ? c->lowers[i] : below;
-	mode_t mode = below >= 0 && !fstat(below, &st) ? st.st_mode & 0777 : 0755;
-	// Above it only the walk comes through, as the cell's user; the layer's parents are closed to everybody else.
-	if (fchmod(c->layer, 0755) || fchownat(c->layer, "ws", c->uid, c->gid, 0) || fchmodat(c->layer, "ws", mode | 0700, 0))
-		return err_sys(e, "writable layer");
-	return 0;
-}
-
-static int ready_layer(const struct contain *c, const struct plan *p, struct err *e)
-{
-	for (size_t i = 0; i < p->n; i++) {
-		const char *at = p->ops[i].kind == MOUNT_OVERLAY ? strstr(p->ops[i].data, "upperdir=l/") : NULL;
-		if (!at)
-			continue;
-		at += strlen("upperdir=l/");
-		auto_free char *part = xstrndup(at, strcspn(at, ","));
-		if (ready_part(c->layer, part, e))
-			return -1;
-	}
-	if (fchownat(c->layer, "home", c->uid, c->gid, 0) || fchmodat(c->layer, "home", 0755, 0))
-		return err_sys(e, "writable layer");
-	if (c->keep_tmp && fchmodat(c->layer, ROOTFS_TMP, 01777, 0))
-		return err_sys(e, "writable layer");
-	return 0;
-}
-
-static int open_base(struct contain *c, const struct cell_spec *s, struct err *e)
-{
-	c->base = s->base ? open_staged(c, "b", e) : -1;
-	if (s->base && c->base < 0)
-		return -1;
-	for (c->n_lowers = 0; s->lowers && s->lowers[c->n_lowers] && c->n_lowers < LIMIT_LAYERS; c->n_lowers++) {
-		auto_free char *name = xasprintf("k%d/ws", c->n_lowers);
-		c->lowers[c->n_lowers] = open_staged(c, name, e);
-		if (c->lowers[c->n_lowers] < 0 && e->sys != ENOENT)
-			return -1;
-	}
-	return 0;
-}
-
-// On the stage's own tmpfs: it goes with the cell.
-static int hide_base(const struct contain *c, const struct cell_spec *s, struct err *e)
-{
-	auto_free char *path = xasprintf("%s/stage/" ROOTFS_HIDE, c->host->template);
-	if (c->base < 0 || !s->hide)
-		return 0;
-	if (fs_mkdirs(AT_FDCWD, path, 0755, e))
-		return -1;
-	auto_fd int into = fs_open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0, e);
-	return into < 0 ? -1 : hide_build(c->base, into, s->hide, e);
-}
-
-// The directories below home that caches are mounted on, each with those above it, as a lower of home: an upper that has
-// them would no longer tell that nobody wrote to it.
-static int make_points(const struct contain *c, const struct cell_spec *s, struct err *e)
-{
-	auto_free char *path = xasprintf("%s/stage/" ROOTFS_POINTS, c->host->template);
-	if (!rootfs_has_caches(s))
-		return 0;
-	if (fs_mkdirs(AT_FDCWD, path, 0755, e))
-		return -1;
-	auto_fd int top = fs_open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0, e);
-	size_t home = strlen(s->home ? s->home : "/home/skep");
-	for (uint32_t i = 0; i < s->n_mounts && top >= 0; i++) {
-		auto_free char *dir = s->mounts[i].cache ? xstrdup(s->mounts[i].dst + home + 1) : NULL;
-		if (dir && fs_mkdirs(top, dir, 0755, e))
-			return -1;
-		for (char *slash = dir ? dir + strlen(dir) : NULL; slash; slash = strrchr(dir, '/')) {
-			*slash = 0;
-			if (*dir && fchownat(top, dir, c->uid, c->gid, 0))
-				return err_sys(e, "%s", dir);
-		}
-	}
-	return top < 0 ? -1 : 0;
-}
-
-static int ready_caches(const struct contain *c, const struct cell_spec *s, struct err *e)
-{
-	for (uint32_t i = 0; i < s->n_mounts; i++) {
-		auto_free char *part = s->mounts[i].cache ? rootfs_cache_part(s->mounts[i].dst) : NULL;
-		if (part && (ready_part(c->layer, part, e) || fchownat(c->layer, part, c->uid, c->gid, 0)))
-			return err_wrap(e, "package cache");
-	}
-	return 0;
-}
+// --- prepare ---
 
 // From here on nothing of the host has a name.
 static int leave_host(struct contain *c, struct err *e)
@@ -259,7 +142,7 @@ static int attach_place(const struct contain *c, const int *trees, int n, struct
 static int prepare_place(struct contain *c, struct err *e)
 {
 	struct plan p = {0};
-	if (open_base(c, c->place, e) || hide_base(c, c->place, e) || own_top(c, e) || ready_caches(c, c->place, e))
+	if (contain_open_base(c, c->place, e) || contain_hide_base(c, c->place, e) || contain_own_top(c, e) || contain_ready_caches(c, c->place, e))
 		return -1;
 	rootfs_place(c->host, c->place, &p);
 	if (apply(c, &p, e))
@@ -273,10 +156,10 @@ static int prepare_layer(struct contain *c, const int *trees, int n, struct err 
 	struct plan p = {0};
 	if (attach_at_stage(c, trees[0], "l", e))
 		return err_wrap(e, "new layer");
-	c->layer = open_staged(c, "l", e);
+	c->layer = contain_staged(c, "l", e);
 	if (c->layer < 0 || (c->place && attach_place(c, trees + 1, n - 1, e)))
 		return -1;
-	if (c->place && make_points(c, c->place, e))
+	if (c->place && contain_make_points(c, c->place, e))
 		return -1;
 	rootfs_fresh_home(c->host, c->place, &p);
 	if (apply(c, &p, e))
@@ -314,17 +197,6 @@ static int open_network(struct contain *c, struct err *e)
 	return !c->gated && (e->kind != ERR_UNSUPPORTED || net_lo_up(e)) ? -1 : 0;
 }
 
-// Of the user and the network namespace: what nobody inside has the rights to change. A mold does it once for its cells.
-static int test_namespaces(const struct contain *c, bool nested, struct err *e)
-{
-	auto_buf struct buf most = BUF_INIT(32);
-	if (net_self_test(c->gated, e))
-		return -1;
-	if (!nested && (fs_read(AT_FDCWD, "/proc/sys/user/max_user_namespaces", &most, e) || strcmp(buf_cstr(&most), "0\n")))
-		return err_set(e, ERR_BUG, "self-test: a user namespace could be made");
-	return 0;
-}
-
 int contain_prepare(struct contain *c, const int *trees, int n_trees, struct err *e)
 {
 	if (make_own(c, e))
@@ -341,7 +213,7 @@ int contain_mold(struct contain *c, const int *trees, int n_trees, struct err *e
 {
 	struct plan p = {0};
 	c->molded = true;
-	if (make_own(c, e) || limit_namespace(c, e) || open_network(c, e) || test_namespaces(c, false, e) || open_mask_sources(c, e) ||
+	if (make_own(c, e) || limit_namespace(c, e) || open_network(c, e) || contain_test_namespaces(c, false, e) || open_mask_sources(c, e) ||
 	    open_root(c, e))
 		return -1;
 	rootfs_frame(c->host, &p);
@@ -357,56 +229,6 @@ int contain_mold(struct contain *c, const int *trees, int n_trees, struct err *e
 	return 0;
 }
 
-// A directory of the scratch space with what a cell left in it. Rootless it is the cell's own: its mode, lists of rights,
-// attributes and times would be a message to the next one, or a /tmp that the next one can not use.
-static bool looks_new(int fd, mode_t mode)
-{
-	char names[1024];
-	struct stat st;
-	ssize_t n = flistxattr(fd, names, sizeof names);
-	if (fstat(fd, &st) || (st.st_mode & 07777) != mode || (n < 0 && errno != ENOTSUP))
-		return false;
-	for (const char *name = names; n > 0 && name < names + n; name += strlen(name) + 1)
-		if (!str_has_prefix(name, "security.")) // the system's own labels
-			return false;
-	return !futimens(fd, NULL);
-}
-
-// All but `kept`, which may be NULL.
-static int empty_dir(int at, const char *name, mode_t mode, struct str kept, struct err *e)
-{
-	int rc = 0, fd = fs_open(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, e);
-	DIR *d = fd < 0 ? NULL : fdopendir(fd);
-	struct dirent *ent;
-	if (!d)
-		return -1;
-	while (!rc && (ent = readdir(d)))
-		if (strcmp(ent->d_name, ".") && strcmp(ent->d_name, "..") && !str_is(kept, ent->d_name))
-			rc = fs_remove_tree(fd, ent->d_name, e);
-	if (!rc && !looks_new(fd, mode))
-		rc = err_set(e, ERR_CONFLICT, "%s is not what it was", name);
-	closedir(d);
-	return rc;
-}
-
-// Seen from the tmpfs itself nothing is mounted in it: a workspace below /tmp is an empty directory here, and stays.
-int contain_clean(const struct contain *c, struct err *e)
-{
-	static const struct {
-		const char *name, *path;
-		mode_t mode;
-	} dirs[] = {{"tmp", "/tmp/", 01777}, {"run", "/run/", 0755}, {"run/lock", "/run/lock/", 01777}, {"shm", "/dev/shm/", 01777}};
-	for (size_t i = 0; i < countof(dirs); i++) {
-		bool below = str_has_prefix(c->place->ws_path, dirs[i].path), run = !strcmp(dirs[i].name, "run");
-		const char *kept = below ? c->place->ws_path + strlen(dirs[i].path) : run ? "lock" : "";
-		if (run && below && strcmp(kept, "lock") && !str_has_prefix(kept, "lock/"))
-			return err_set(e, ERR_UNSUPPORTED, "a workspace in /run"); // two names to keep there: not worth it
-		if (empty_dir(c->scratch, dirs[i].name, dirs[i].mode, (struct str){kept, strcspn(kept, "/")}, e))
-			return -1;
-	}
-	return 0;
-}
-
 // The root is the mold's, sealed: nothing but our code has run here.
 int contain_enter(struct contain *c, struct err *e)
 {
@@ -416,6 +238,8 @@ int contain_enter(struct contain *c, struct err *e)
 	return c->root < 0 || plan_apply(&c->own, &env, e) ? -1 : 0;
 }
 
+// --- build ---
+
 // An image is the root itself: one overlay, under everything else. The root profile on the host's system has one too,
 // over nothing, so that what it makes in / and /home stays.
 static int mount_root_overlay(struct contain *c, const struct cell_spec *s, struct err *e)
@@ -424,7 +248,7 @@ static int mount_root_overlay(struct contain *c, const struct cell_spec *s, stru
 	auto_free char *stage = xasprintf("%s/stage", c->host->template), *root = xasprintf("%s/root", c->host->template);
 	struct plan p = {0};
 	rootfs_overlay(s, !s->image ? "../empty" : rootfs_has_tools(c->host, s) ? ROOTFS_TOOLS ":i" : "i", "root/top", &opt);
-	if (ready_part(c->layer, "root/top", e))
+	if (contain_ready_part(c->layer, "root/top", e))
 		return -1;
 	plan_add(&p, MOUNT_OVERLAY, stage, "", buf_cstr(&opt), MF_WRITE);
 	if (apply(c, &p, e))
@@ -441,9 +265,9 @@ static int build_mounts(struct contain *c, const struct cell_spec *s, const int 
 	rootfs_sources(c->host, s, c->has, &src);
 	int rc = attach_sources(c, &src, trees, n_trees, e);
 	sources_done(&src);
-	if (rc || (c->has < SLOT_LAYER && (c->layer = open_staged(c, "l", e)) < 0))
+	if (rc || (c->has < SLOT_LAYER && (c->layer = contain_staged(c, "l", e)) < 0))
 		return -1;
-	if (c->has < SLOT_PLACE && (open_base(c, s, e) || hide_base(c, s, e)))
+	if (c->has < SLOT_PLACE && (contain_open_base(c, s, e) || contain_hide_base(c, s, e)))
 		return -1;
 	if ((s->image || s->profile == PROFILE_ROOT) && mount_root_overlay(c, s, e))
 		return -1;
@@ -492,8 +316,8 @@ int contain_build(struct contain *c, const struct cell_spec *s, const int *trees
 	if (c->has == SLOT_LAYER && rootfs_has_caches(s))
 		return err_set(e, ERR_BUG, "a slot whose home is made was given package caches");
 	rootfs_cell(c->host, s, c->has, &p);
-	if ((c->has < SLOT_LAYER && (ready_layer(c, &p, e) || make_points(c, s, e) || ready_caches(c, s, e))) ||
-	    (c->has < SLOT_PLACE && own_top(c, e))) {
+	if ((c->has < SLOT_LAYER && (contain_ready_layer(c, &p, e) || contain_make_points(c, s, e) || contain_ready_caches(c, s, e))) ||
+	    (c->has < SLOT_PLACE && contain_own_top(c, e))) {
 		plan_done(&p);
 		return -1;
 	}
@@ -511,70 +335,6 @@ int contain_build(struct contain *c, const struct cell_spec *s, const int *trees
 }
 
 // --- lock ---
-
-static int enter_landlock(const struct contain *c, const struct cell_spec *s, int abi, struct err *e)
-{
-	bool root = s->profile == PROFILE_ROOT;
-	if (s->nested && s->strict)
-		return err_set(e, ERR_DENIED, "min_isolation strict needs Landlock's file rules, which --nested does without");
-	if (s->nested) // rules for files would forbid every mount, also those of a sandbox inside
-		return abi >= LANDLOCK_SCOPES ? landlock_enter_scopes(abi, e) : 0;
-	const struct {
-		const char *path;
-		bool write, device;
-	} paths[] = {
-		{"/", root, false},	    {"/dev", true, true}, {"/proc", true, false}, {"/tmp", true, false},
-		{"/run", true, false},	    {s->ws_path, true, false}, {s->home, true, false},
-	};
-	struct landlock_rule rules[countof(paths) + 2 + LIMIT_LAYERS + 64];
-	size_t n = 0;
-	int rc = 0;
-	for (size_t i = 0; i < countof(paths) && !rc; i++) {
-		int fd = fs_open(AT_FDCWD, paths[i].path, O_PATH, 0, e);
-		if (fd < 0)
-			rc = -1;
-		else
-			rules[n++] = (struct landlock_rule){.fd = fd, .write = paths[i].write, .device = paths[i].device};
-	}
-	for (uint32_t i = 0; i < s->n_mounts && !rc && n < countof(rules) - 2 - LIMIT_LAYERS; i++) {
-		if (!s->mounts[i].writable)
-			continue;
-		int fd = fs_open(AT_FDCWD, s->mounts[i].dst, O_PATH, 0, e);
-		if (fd < 0)
-			rc = -1;
-		else
-			rules[n++] = (struct landlock_rule){.fd = fd, .write = true};
-	}
-	size_t own = n; // the walk directories stay open
-	rules[n++] = (struct landlock_rule){.fd = c->layer};
-	if (c->base >= 0)
-		rules[n++] = (struct landlock_rule){.fd = c->base};
-	for (int i = 0; i < c->n_lowers; i++)
-		if (c->lowers[i] >= 0)
-			rules[n++] = (struct landlock_rule){.fd = c->lowers[i]};
-	if (!rc)
-		rc = landlock_enter(rules, n, abi, e);
-	for (size_t i = 0; i < own; i++)
-		close(rules[i].fd);
-	return rc;
-}
-
-// What the steps above must have made impossible is tried once, before any command runs.
-static int self_test(uint64_t keep, struct err *e)
-{
-	auto_fd int sysctl = open("/proc/sys/kernel/core_pattern", O_WRONLY | O_CLOEXEC);
-	if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1 || prctl(PR_GET_SECCOMP, 0, 0, 0, 0) != 2)
-		return err_set(e, ERR_BUG, "self-test: no_new_privs or seccomp is not in force");
-	if (caps_verify(keep, e))
-		return err_wrap(e, "self-test");
-	if (sysctl >= 0)
-		return err_set(e, ERR_BUG, "self-test: a kernel setting can be written");
-	// The filter hands unshare to the supervisor, which has no listener yet: what stands behind it is looked at instead,
-	// and the filter is asked for a call that it answers itself. (Without it the kernel would say EINVAL.)
-	if (!syscall(SYS_clone3, NULL, 0) || errno != ENOSYS)
-		return err_set(e, ERR_BUG, "self-test: the system call filter does not answer");
-	return 0;
-}
 
 // A process that is not dumpable may not even write to its own files of /proc, unless it holds them open. Nobody else is in
 // the cell yet who could make use of the moment.
@@ -613,11 +373,11 @@ int contain_lock(struct contain *c, const struct cell_spec *s, bool supervised, 
 	bool alone = c->molded && !s->remove_if_clean;
 	if (prctl(PR_SET_DUMPABLE, 0) || prctl(PR_SET_PDEATHSIG, alone ? 0 : SIGKILL))
 		return err_sys(e, "protect pid 1");
-	if (abi >= 2 && enter_landlock(c, s, abi, e)) // needs no_new_privs
+	if (abi >= 2 && contain_landlock(c, s, abi, e)) // needs no_new_privs
 		return -1;
 	if (seccomp_load(&filter, out_listener, e)) // last: nothing above would pass it
 		return -1;
-	if (self_test(keep, e) || (!c->molded && test_namespaces(c, s->nested, e)))
+	if (contain_test_self(keep, e) || (!c->molded && contain_test_namespaces(c, s->nested, e)))
 		return -1;
 	out->landlock = abi >= (s->nested ? LANDLOCK_SCOPES : LANDLOCK_MIN) ? (uint32_t)abi : 0;
 	out->seccomp_allowed = seccomp_allowed_count(&filter);

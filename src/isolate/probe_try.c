@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Each test does the real thing in a child that then ends.
 #include "isolate/probe_int.h"
 
 #include "base/fs.h"

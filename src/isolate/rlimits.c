@@ -6,7 +6,7 @@
 
 #define NPROC_SLACK 32u
 #define MEMLOCK (64u << 10)
-#define MSGQUEUE 819200u // the kernel's own default
+#define MSGQUEUE 409600u // half of the kernel's own default: bytes in queues count per user
 #define SIGPENDING 4096u // queued signals and timers count per user, and the user is not the cell's alone
 
 static int lower(int what, const char *name, uint64_t want, struct err *e)

@@ -7,10 +7,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/securebits.h>
 #include <pwd.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -120,6 +123,71 @@ static int map_self(struct userns_host *h, struct err *e)
 	return write_map(getpid(), "uid_map", &u, 1, e) || write_map(getpid(), "gid_map", &g, 1, e) ? -1 : 0;
 }
 
+// --- what is counted for users ---
+
+int userns_limit_watches(unsigned eighths, struct err *e)
+{
+	static const char *const names[] = {"instances", "watches"};
+	for (size_t i = 0; i < countof(names); i++) {
+		auto_buf struct buf b = BUF_INIT(64);
+		auto_free char *host = xasprintf("/proc/sys/fs/inotify/max_user_%s", names[i]);
+		auto_free char *ours = xasprintf("/proc/sys/user/max_inotify_%s", names[i]);
+		uint64_t most;
+		if (fs_read(AT_FDCWD, host, &b, e))
+			return -1;
+		if (str_to_u64((struct str){b.p, strcspn(buf_cstr(&b), "\n")}, 0, INT32_MAX, &most))
+			return err_set(e, ERR_SYSTEM, "%s is not a number", host);
+		buf_clear(&b);
+		buf_fmt(&b, "%llu", (unsigned long long)(most * eighths / 8));
+		if (fs_put(AT_FDCWD, ours, buf_cstr(&b), e))
+			return -1;
+	}
+	return 0;
+}
+
+// A namespace takes over, for all that is in it together, the limits of the process that makes it.
+static const int shared_limits[] = {RLIMIT_MSGQUEUE, RLIMIT_SIGPENDING};
+
+static int share_limits(struct rlimit was[countof(shared_limits)], struct err *e)
+{
+	for (size_t i = 0; i < countof(shared_limits); i++) {
+		if (getrlimit(shared_limits[i], &was[i]))
+			return err_sys(e, "read a limit");
+		struct rlimit r = was[i];
+		if (r.rlim_cur != RLIM_INFINITY)
+			r.rlim_cur = r.rlim_cur / 8 * USERNS_ALL_CELLS;
+		if (setrlimit(shared_limits[i], &r))
+			return err_sys(e, "lower a limit");
+	}
+	return 0;
+}
+
+static int restore_limits(const struct rlimit was[countof(shared_limits)], struct err *e)
+{
+	for (size_t i = 0; i < countof(shared_limits); i++)
+		if (setrlimit(shared_limits[i], &was[i]))
+			return err_sys(e, "raise a limit again");
+	return 0;
+}
+
+pid_t userns_clone(const struct userns_host *h, int flags, uint32_t first, struct err *e)
+{
+	int bits = h->root ? prctl(PR_GET_SECUREBITS) : 0;
+	// without the fixup a change of ids leaves the capabilities, which some hosts want for a new user namespace
+	if (h->root && (bits < 0 || prctl(PR_SET_SECUREBITS, bits | SECBIT_NO_SETUID_FIXUP) || setresuid((uid_t)-1, first, (uid_t)-1)))
+		return err_sys(e, "become the cell's own id");
+	pid_t pid = (pid_t)syscall(SYS_clone, flags | SIGCHLD, 0, 0, 0, 0);
+	if (!pid) // in a namespace of its own, where it takes its ids when they are mapped
+		return 0;
+	if (pid < 0)
+		err_sys(e, "new namespaces (see: skep doctor)");
+	if (h->root && (setresuid((uid_t)-1, 0, (uid_t)-1) || prctl(PR_SET_SECUREBITS, bits)))
+		return err_sys(e, "become root again");
+	return pid;
+}
+
+// --- base ---
+
 // Project ids mean nothing in here, but their map is open to everybody in the namespace until it is written once.
 static int close_projects(pid_t pid, struct err *e)
 {
@@ -131,6 +199,7 @@ int userns_enter_base(struct userns_host *out, struct err *e)
 {
 	struct userns_host h = {.root = geteuid() == 0, .uid = geteuid(), .gid = getegid()};
 	uint64_t ufirst, ucount, gfirst, gcount;
+	struct rlimit was[countof(shared_limits)];
 	if (h.root) {
 		if (setgroups(0, NULL))
 			return err_sys(e, "drop supplementary groups");
@@ -145,7 +214,9 @@ int userns_enter_base(struct userns_host *out, struct err *e)
 	uint64_t count = subids ? (ucount < gcount ? ucount : gcount) : 0;
 	if (count > RANGE - 1)
 		count = RANGE - 1;
-	if ((subids ? map_with_subids(&h, ufirst, gfirst, count, e) : map_self(&h, e)) || close_projects(getpid(), e))
+	if (share_limits(was, e) || (subids ? map_with_subids(&h, ufirst, gfirst, count, e) : map_self(&h, e)) || close_projects(getpid(), e))
+		return -1;
+	if (restore_limits(was, e) || userns_limit_watches(USERNS_ALL_CELLS, e))
 		return -1;
 	*out = h;
 	return 0;

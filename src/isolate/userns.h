@@ -25,6 +25,13 @@ struct id_range {
 };
 
 int userns_enter_base(struct userns_host *out, struct err *e) MUST_USE; // once, by the nursery
+// What the kernel counts for a user it counts for the one who made the user's namespace, too, up to the developer. Rootless,
+// all cells together get three quarters of that, in the base namespace, and one cell half of it. As root each namespace
+// belongs to the cell's own first id, so that nobody else's is touched.
+#define USERNS_ALL_CELLS 6u // eighths
+#define USERNS_ONE_CELL 3u
+int userns_limit_watches(unsigned eighths, struct err *e) MUST_USE; // of inotify, in the caller's own namespace
+pid_t userns_clone(const struct userns_host *h, int flags, uint32_t first, struct err *e) MUST_USE; // as clone(2); 0 = in the child
 #define USERNS_RANGES 16384u
 uint32_t userns_range(uint32_t n); // as root: first id of the n-th range
 // Writes the maps of a new process in its own namespace, from outside.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Segments and lines of a journal. A line is read strictly: exactly as our writer writes it.
 #include "journal/segment_int.h"
 
 #include "base/fs.h"

@@ -60,21 +60,12 @@ const char *token_digits(const char *text)
 	return NULL;
 }
 
-static char *put_hex(char *to, const unsigned char *p, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		*to++ = "0123456789abcdef"[p[i] >> 4];
-		*to++ = "0123456789abcdef"[p[i] & 15];
-	}
-	*to = 0;
-	return to;
-}
-
 void token_of_sandbox(const char *id, const unsigned char proof[16], char out[TOKEN_SIZE])
 {
 	assert(strlen(id) == 16);
 	memcpy(out, "skep_", 5);
-	put_hex(put_hex(out + 5, (const unsigned char *)id, 16), proof, 16);
+	str_hex(out + 5, id, 16);
+	str_hex(out + 5 + 32, proof, 16);
 }
 
 static int nibble(char c)

@@ -14,7 +14,7 @@
 #pragma once
 
 // Of K, C, N and G alike. Who greets in another version is refused with both numbers, and nothing else of the greeting is read.
-#define PROTO_VERSION 2
+#define PROTO_VERSION 3
 #define STDIN_APPEND (~0ull) // offset of bytes of stdin that go behind whatever came, also from other clients
 
 enum msg_type {
@@ -59,11 +59,11 @@ enum msg_type {
 
 	// C and I: streams of one exec (C: the ticket's exec, frame.id 0; I: frame.id = exec number)
 	M_DATA,	   // stream in the header; C: u64 offset (of stdin also STDIN_APPEND; of who has a line: among its own bytes) then bytes; I: bytes
-	M_CREDIT,  // stream in the header; u64 absolute offset that may be reached; to C also u64 bytes of stdin received so far, and to who has a line u64 how many of them were its own
+	M_CREDIT,  // stream in the header; u64 absolute offset that may be reached; to C also u64 bytes of stdin received so far, and to who has a line u64 how many of them were its own, u64 number of the last signal that came from it
 	M_EOF,	   // inwards, stream in the header; 1 or 2: nobody reads it any more
 	M_GAP,	   // C, stream in the header: u64 from, u64 to: bytes not kept
 	M_WINSIZE, // u32 rows, u32 cols
-	M_SIGNAL,  // u32 signal, to the exec's tree; id 0: to every process but init
+	M_SIGNAL,  // u32 signal, to the exec's tree; id 0: to every process but init; C, of who has a line: also u64 its number, from 1
 	M_SUSPENDED, // the foreground job of the terminal stopped (^Z); M_SIGNAL SIGCONT goes on
 	M_EXIT,	   // exec_result; I: stream 1: the cell ends with it, M_CHANGES follows; u32 wait status, or u32 -1 and u32 errno, str what
 	M_CHANGES, // I: u32 count, strv as for C, u32 files changed since the walk before beyond those told, u32 n, n x (u8 kind, u8 as
@@ -80,7 +80,7 @@ enum msg_type {
 	M_CLEAN,   // to a mold: its last cell left something in its scratch space -> M_OK | M_ERR
 	M_FIT,	   // to a mold: has anything moved in its network? -> M_OK | M_ERR
 	M_WALK,	   // u8 first in this cell: what is older than it is no news: look what changed, beside the work -> M_CHANGES with id 1
-	M_USAGE,   // u64 memory limit (0 = only look), u64 bytes in files without a name -> M_USAGE u64 bytes used, u32 pid of the process killed for it or 0, u32 processes
+	M_USAGE,   // u64 memory limit (0 = only look), u64 bytes in files without a name -> M_USAGE u64 bytes used, u32 pid of the process killed for it or 0, u32 processes and threads
 	M_MOVABLE, // id; str name, u8 as somebody else: u32 uid, u32 gid, u64 capabilities, u32 n, n x u32 groups; + fd: its directory:
 		   // make that directory one that rename can move -> M_MOVABLE with the same id, whatever came of it
 	// I: init -> skep-cell

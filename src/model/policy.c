@@ -46,14 +46,19 @@ int policy_add_text(struct policy *p, const char *rule, const char *from, struct
 	return rule_parse(rule, from, &r, e) ? -1 : policy_add(p, &r, e);
 }
 
-// A range that allows must name what is not everybody's: by its kind, or as that one address.
+// A range that denies also counts for what an address carries. One that allows must name what is not everybody's: by its
+// kind, or as that one address.
 static bool range_fits(const struct rule *r, const struct host_name *h)
 {
-	struct range a;
-	if (!range_of_host(h, &a) || !range_has(&r->range, &a))
+	struct range a, inner;
+	if (!range_of_host(h, &a))
+		return false;
+	if (r->deny)
+		return range_has(&r->range, &a) || (range_carries(&a, &inner) && range_has(&r->range, &inner));
+	if (!range_has(&r->range, &a))
 		return false;
 	const char *kind = range_kind(&a), *own = range_kind(&r->range);
-	return r->deny || !kind || range_is_one(&r->range) || (own && !strcmp(own, kind));
+	return !kind || range_is_one(&r->range) || (own && !strcmp(own, kind));
 }
 
 static bool host_fits(const struct rule *r, const struct host_name *h)
@@ -86,6 +91,21 @@ static bool is_passed(const struct policy *p, const struct host_name *h, uint16_
 	return false;
 }
 
+static size_t without_slash(const char *path)
+{
+	size_t n = strlen(path);
+	return n > 1 && path[n - 1] == '/' ? n - 1 : n;
+}
+
+// A denial is read as the most generous server reads paths: capitals and a slash at the end do not count.
+static bool path_denied(const struct rule *r, const char *path)
+{
+	size_t n = strlen(r->path), m = without_slash(path);
+	if (r->path[n - 1] == '*')
+		return !strncasecmp(path, r->path, n - 1);
+	return m == without_slash(r->path) && !strncasecmp(path, r->path, m);
+}
+
 static bool path_fits(const struct rule *r, const char *path)
 {
 	size_t n = strlen(r->path) - 1;
@@ -93,6 +113,8 @@ static bool path_fits(const struct rule *r, const char *path)
 		return true;
 	if (!path) // read differently by different servers: whatever refuses it is right
 		return r->deny;
+	if (r->deny)
+		return path_denied(r, path);
 	return r->path[n] == '*' ? !strncmp(path, r->path, n) : !strcmp(path, r->path);
 }
 
@@ -207,6 +229,19 @@ static bool has_secret(const struct policy *p, const struct host_name *h, uint16
 bool policy_has_ssh(const struct policy *p, const struct host_name *h, uint16_t port)
 {
 	return has_secret(p, h, port, true);
+}
+
+struct looked_at policy_looks_at(const struct policy *p, const struct host_name *h, uint16_t port)
+{
+	struct looked_at l = {0};
+	for (size_t i = 0; i < p->n; i++) {
+		const struct rule *r = &p->rules[i];
+		if (!fits(r, h, port))
+			continue;
+		l.method |= r->method != NULL;
+		l.path |= r->path && strcmp(r->path, "/*");
+	}
+	return l;
 }
 
 bool policy_opens(const struct policy *p, const struct host_name *h, uint16_t port)

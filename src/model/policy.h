@@ -104,6 +104,11 @@ enum verdict policy_judge(const struct policy *p, const struct request *r, const
 // TLS to this host is opened: an open rule, a rule with method or path, or a secret (not an ssh key) is bound to it, and
 // no pass rule.
 bool policy_opens(const struct policy *p, const struct host_name *h, uint16_t port);
+// What rules for this host look at.
+struct looked_at {
+	bool method, path;
+};
+struct looked_at policy_looks_at(const struct policy *p, const struct host_name *h, uint16_t port);
 // It may go to this host and port. Of what is set, the sets of several hosts are never joined: the exact name's count before those
 // of a wildcard, a longer wildcard's before a shorter one's.
 bool policy_binds(const struct policy *p, const struct secret_ref *s, const struct host_name *h, uint16_t port);
@@ -118,7 +123,7 @@ bool policy_names(const struct policy *p, const struct host_name *h); // DNS may
 const char *policy_address(const struct policy *p, const struct host_name *h,
 			   uint16_t port); // borrowed; NULL = resolve
 
-// One or more of none, registries, git, llm, open, joined with ','. registries: "host[:port]\tsource" each
+// none, or one or more of registries, git, llm, open, joined with ','. registries: "host[:port]\tsource" each
 // (workspace/registries.h), may be NULL. Adds all or, on failure, nothing.
 int preset_add(struct policy *p, const char *preset, char *const *registries, struct err *e) MUST_USE;
 

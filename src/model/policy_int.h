@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Shared by the parts of a policy, and for its tests.
 #pragma once
 #include "model/policy.h"
 

@@ -105,11 +105,23 @@ static int add_one(struct policy *p, struct str preset, char *const *registries,
 	return 0;
 }
 
+// "none" beside another could be meant either way, so it is neither.
+static int check_joined(const char *preset, struct err *e)
+{
+	struct str rest = str_of(preset), one;
+	bool none = false, other = false;
+	while (str_next(&rest, ',', &one))
+		*(str_is(one, "none") ? &none : &other) = true;
+	return none && other ? err_set(e, ERR_INVALID, "the network preset none contradicts every other: leave it out, or give it alone") : 0;
+}
+
 int preset_add(struct policy *p, const char *preset, char *const *registries, struct err *e)
 {
 	struct str rest = str_of(preset), one;
 	size_t before = p->n;
 	bool open_before = p->open_all;
+	if (check_joined(preset, e))
+		return -1;
 	while (str_next(&rest, ',', &one))
 		if (add_one(p, one, registries, e)) {
 			while (p->n > before)

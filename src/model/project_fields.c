@@ -253,13 +253,13 @@ static int add_preset(const struct node *n, void *out, struct err *e)
 {
 	struct policy scratch = {0};
 	char **preset = out;
-	int rc = preset_add(&scratch, n->text, NULL, e);
+	auto_free char *joined = *preset ? xasprintf("%s,%s", *preset, n->text) : xstrdup(n->text);
+	int rc = preset_add(&scratch, joined, NULL, e);
 	policy_done(&scratch);
 	if (rc)
 		return err_wrap(e, "line %u", n->line);
-	char *joined = *preset ? xasprintf("%s,%s", *preset, n->text) : xstrdup(n->text);
 	free(*preset);
-	*preset = joined;
+	*preset = take(&joined);
 	return 0;
 }
 

@@ -80,10 +80,15 @@ bool range_has(const struct range *r, const struct range *inner)
 	return r->family && r->family == inner->family && r->bits <= inner->bits && same_bits(r->net, inner->net, r->bits);
 }
 
+static const uint8_t mapped[16] = {[10] = 0xff, [11] = 0xff};
+
 struct range range_of(uint8_t family, const void *address)
 {
+	const uint8_t *p = address;
+	if (family == 6 && same_bits(p, mapped, 96)) // the kernel dials the IPv4 one
+		return range_of(4, p + 12);
 	struct range r = {.family = family, .bits = family == 4 ? 32 : 128};
-	memcpy(r.net, address, family == 4 ? 4 : 16);
+	memcpy(r.net, p, family == 4 ? 4 : 16);
 	return r;
 }
 
@@ -102,17 +107,40 @@ static const char *kind4(uint32_t a, uint8_t bits)
 	return NULL;
 }
 
+static const struct block6 *block6_of(const uint8_t *a, uint8_t bits)
+{
+	for (size_t i = 0; i < countof(blocks6); i++)
+		if (bits >= blocks6[i].bits && same_bits(a, blocks6[i].net, blocks6[i].bits))
+			return &blocks6[i];
+	return NULL;
+}
+
+// The byte at which an IPv4 address stands in an IPv6 one, 0 when there is none.
+static int carried_at(const uint8_t *a)
+{
+	const struct block6 *b = block6_of(a, 128);
+	if (b)
+		return b->carries;
+	// ISATAP: an interface id of 0:5efe or 200:5efe, then an IPv4 address.
+	return (a[8] & 0xfd) == 0 && a[9] == 0 && a[10] == 0x5e && a[11] == 0xfe ? 12 : 0;
+}
+
+bool range_carries(const struct range *one, struct range *out)
+{
+	int at = one->family == 6 && range_is_one(one) ? carried_at(one->net) : 0;
+	if (at)
+		*out = range_of(4, one->net + at);
+	return at;
+}
+
 static const char *kind6(const uint8_t *a, uint8_t bits)
 {
-	for (size_t i = 0; i < countof(blocks6); i++) {
-		const struct block6 *b = &blocks6[i];
-		if (bits < b->bits || !same_bits(a, b->net, b->bits))
-			continue;
-		return b->carries && bits == 128 ? kind4(get4(a + b->carries), 32) : b->what;
-	}
-	// ISATAP: an interface id of 0:5efe or 200:5efe, then an IPv4 address.
-	if (bits == 128 && (a[8] & 0xfd) == 0 && a[9] == 0 && a[10] == 0x5e && a[11] == 0xfe)
-		return kind4(get4(a + 12), 32);
+	const struct block6 *b = block6_of(a, bits);
+	int at = bits == 128 ? carried_at(a) : 0;
+	if (at)
+		return kind4(get4(a + at), 32);
+	if (b)
+		return b->what;
 	return bits < 3 || (a[0] & 0xe0) == 0x20 ? NULL : "reserved"; // only 2000::/3 is given out
 }
 
@@ -125,7 +153,6 @@ const char *range_kind(const struct range *r)
 
 static int parse_address(const char *text, struct range *r, struct err *e)
 {
-	static const uint8_t mapped[16] = {[10] = 0xff, [11] = 0xff};
 	if (strchr(text, ':')) {
 		r->family = 6;
 		if (inet_pton(AF_INET6, text, r->net) != 1)

@@ -26,7 +26,9 @@ int range_split(const char *p, size_t n, struct range *out, struct str *port_tex
 void range_print(struct buf *b, const struct range *r);		    // without brackets; an address without its bits
 bool range_is_one(const struct range *r);			    // an address
 bool range_has(const struct range *r, const struct range *inner);   // all of inner lies in r
-struct range range_of(uint8_t family, const void *address);	    // one address, in network order
+struct range range_of(uint8_t family, const void *address); // one address, in network order; ::ffff:1.2.3.4 is 1.2.3.4
+// The IPv4 address that somebody on the way makes of an IPv6 one (NAT64, 6to4, ISATAP). False: it carries none.
+bool range_carries(const struct range *one, struct range *out);
 
 // What all of it is ("loopback", "private", "metadata", …) when it lies in one block that is not for everybody on the
 // internet; NULL when some of it may be anybody's. Addresses that carry an IPv4 one (NAT64, 6to4, ISATAP) are what they carry.

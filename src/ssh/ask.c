@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Requests to skepd: by its socket here, through skep where the sandbox is another machine's.
 #include "base/base64.h"
 #include "base/fs.h"
 #include "base/json.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// What all channels of a connection share: bytes both ways without a queue of our own, and their end.
 #include "base/mem.h"
 #include "ssh/ssh_int.h"
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// What skep-ssh gives up before it reads a byte of the client.
 #pragma once
 #include "base/err.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opening, schema, prepared statements. The rows are in rows.c.
+// Opening, schema, prepared statements. Each kind of row has a file.
 #include "store/store_int.h"
 
 #include "base/clock.h"

@@ -31,7 +31,7 @@ struct store {
 	uint64_t last_order; // of exec rows: newest first also within a millisecond
 };
 
-// Binds or reads the next column.
+// column.c: binds or reads the next column.
 struct cursor {
 	sqlite3_stmt *st;
 	int at;
@@ -53,7 +53,7 @@ int store_run_id(struct store *s, enum query q, const char *id, struct err *e) M
 int store_rows_end(struct store *s, sqlite3_stmt *st, int rc, struct err *e) MUST_USE; // -1 unless rc is the end
 int store_fail(struct store *s, struct err *e);				 // sqlite's last error; -1
 
-// rows.c
+// sandbox.c
 uint64_t sandbox_flags(const struct sandbox *b);
 void mounts_write(struct buf *w, const struct sandbox *b);
 void mounts_read(struct wire *w, struct sandbox *b);

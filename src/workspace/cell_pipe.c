@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define CHUNK (64u << 10)
@@ -137,4 +138,46 @@ int cell_pipe_run(const struct cell_pipe *p, struct err *e)
 	rc = rc ? -1 : judge(&u, e);
 	buf_done(&u.said);
 	return rc;
+}
+
+int cell_pipe_start(const struct cell_pipe *p, struct cell_pipe_child *c, struct err *e)
+{
+	int out[2], said[2];
+	if (pipe2(out, O_CLOEXEC) || pipe2(said, O_CLOEXEC))
+		return err_sys(e, "pipe");
+	c->pid = fork();
+	if (c->pid < 0)
+		return err_sys(e, "fork");
+	if (!c->pid) {
+		struct cell_pipe own = *p;
+		struct err why = {0};
+		close(out[0]);
+		own.out = out[1];
+		int rc = cell_pipe_run(&own, &why);
+		if (rc && write(said[1], &why, sizeof why) != (ssize_t)sizeof why)
+			_exit(2);
+		_exit(rc ? 1 : 0);
+	}
+	close(out[1]);
+	close(said[1]);
+	c->out = out[0];
+	c->said = said[0];
+	return 0;
+}
+
+int cell_pipe_wait(struct cell_pipe_child *c, struct err *e)
+{
+	struct err why;
+	int status;
+	close_fd(&c->out);
+	ssize_t n = read(c->said, &why, sizeof why);
+	close_fd(&c->said);
+	if (waitpid(c->pid, &status, 0) != c->pid || status) {
+		if (n == (ssize_t)sizeof why)
+			*e = why;
+		else
+			err_set(e, ERR_SYSTEM, "the changes could not be read from the sandbox");
+		return -1;
+	}
+	return 0;
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Inside gitlayer.h: what a private .git is made of. Everything read here may be hostile.
 #pragma once
 #include "workspace/gitdir.h"
 #include "workspace/gitlayer.h"

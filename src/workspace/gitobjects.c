@@ -110,10 +110,9 @@ static int keep_dir(struct keeping *k, int from, const char *dir, bool pack)
 
 static int keep_loose(struct keeping *k, int from)
 {
-	char dir[3] = {0};
+	char dir[3];
 	for (int i = 0; i < 256; i++) {
-		dir[0] = "0123456789abcdef"[i >> 4];
-		dir[1] = "0123456789abcdef"[i & 15];
+		str_hex(dir, &(uint8_t){(uint8_t)i}, 1);
 		if (keep_dir(k, from, dir, false))
 			return -1;
 	}

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Inside pin.h: one pin, while it is made.
 #pragma once
 #include "workspace/gitlayer_int.h"
 #include "workspace/pin.h"

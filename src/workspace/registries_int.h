@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Inside registries.h: what the readers of files and answers find, told to the list.
 #pragma once
 #include "base/str.h"
 #include "workspace/registries.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Between repo_checkout.c (one repository), repo_modules.c (its submodules) and repo_lfs.c (its large files).
 #pragma once
 #include "workspace/gitlayer_int.h"
 #include "workspace/repo.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Between repo_fetch.c (mirrors) and repo_remote.c (talking to a remote).
 #pragma once
 #include "workspace/gitlayer_int.h"
 #include "workspace/repo.h"

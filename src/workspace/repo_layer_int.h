@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A private .git as a result of skep-repo, for whichever verb makes one.
 #pragma once
 #include "workspace/gitlayer.h"
 #include "workspace/repo.h"

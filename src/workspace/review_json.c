@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "base/sha256.h"
+#include "base/str.h"
 #include "workspace/review_patch.h"
 #include <string.h>
 
@@ -10,13 +11,8 @@
 
 static void sha_json(struct jsonw *w, const char *key, const uint8_t sha[32])
 {
-	static const char digits[] = "0123456789abcdef";
 	char hex[SHA256_HEX];
-	for (int i = 0; i < 32; i++) {
-		hex[2 * i] = digits[sha[i] >> 4];
-		hex[2 * i + 1] = digits[sha[i] & 15];
-	}
-	hex[64] = 0;
+	str_hex(hex, sha, 32);
 	jw_kstr(w, key, hex);
 }
 

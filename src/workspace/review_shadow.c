@@ -3,6 +3,7 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "workspace/review_copy.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -74,12 +75,7 @@ int shadow_dir(const struct shadow *s)
 
 void shadow_hex(const uint8_t oid[SHADOW_OID], char out[41])
 {
-	static const char digits[] = "0123456789abcdef";
-	for (int i = 0; i < SHADOW_OID; i++) {
-		out[2 * i] = digits[oid[i] >> 4];
-		out[2 * i + 1] = digits[oid[i] & 15];
-	}
-	out[40] = 0;
+	str_hex(out, oid, SHADOW_OID);
 }
 
 int shadow_unhex(const char *hex, uint8_t out[SHADOW_OID])

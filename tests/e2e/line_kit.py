@@ -18,12 +18,14 @@ def cut(s):
 
 
 class Relay:
-    """limit(): bytes after which the next connection is cut, None = never. `open` False: nobody is let in."""
+    """limit(): bytes after which the next connection is cut, None = never. `open` False: nobody is let in. `lose`: what comes
+    from there ("near", "far") goes nowhere, and is counted in `lost`."""
 
     def __init__(self, port, limit=lambda: None, tls=None):
         self.to, self.limit, self.tls = port, limit, tls
         self.open, self.cuts, self.lines = True, 0, 0
-        self.cut_now = threading.Event()
+        self.lose, self.lost = None, 0
+        self.era = 0  # lines of an earlier one are cut
         self.over = threading.Event()
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
@@ -41,9 +43,7 @@ class Relay:
 
     def cut_all(self):
         """Every connection there is now."""
-        before = self.cuts
-        self.cut_now.set()
-        return before
+        self.era += 1
 
     def accept(self):
         while not self.over.is_set():
@@ -79,17 +79,19 @@ class Relay:
         passed, ended = 0, set()
         near.setblocking(False)
         far.setblocking(False)
-        self.cut_now.clear()
+        era = self.era
         while not self.over.is_set() and len(ended) < 2:
-            if self.cut_now.is_set() or (limit is not None and passed >= limit):
+            if era != self.era or (limit is not None and passed >= limit):
                 self.cuts += 1
-                self.cut_now.clear()
                 return
             hidden = isinstance(near, ssl.SSLSocket) and near.pending()
             r, w, _ = select.select([s for s in other if s not in ended and len(left[other[s]]) < 4 * CHUNK], [s for s in other if left[s]], [], 0 if hidden else 0.05)
             for s in {*r, near} if hidden else r:
                 with contextlib.suppress(ssl.SSLWantReadError, BlockingIOError):
                     data = s.recv(CHUNK)
+                    if data and self.lose == ("near" if s is near else "far"):
+                        self.lost += len(data)
+                        continue
                     if limit is not None and passed + len(data) > limit:
                         data = data[: limit - passed] or b"x"  # in the middle of anything
                         left[other[s]] += data[: limit - passed]

@@ -326,7 +326,7 @@ def test_a_greeting_of_another_version_is_refused(home, skep):
     """From either side: the cell names both versions and reads nothing else of it."""
     box = home.new("--empty")
     skep("exec", box, "--", "true").ok()
-    for version in (1, 3, 4000000000):
+    for version in (2, 4, 4000000000):
         s = socket.socket(socket.AF_UNIX)
         at = os.open(f"{home.skep_home}/run/cells", os.O_PATH | os.O_DIRECTORY)
         s.connect(f"/proc/self/fd/{at}/{box}.sock")
@@ -335,7 +335,16 @@ def test_a_greeting_of_another_version_is_refused(home, skep):
         s.sendall(struct.pack("<IBBBBI", len(body), 3, 0, 0, 0, 0) + body)
         s.settimeout(10)
         said = s.recv(4096)
-        assert said[4] == 1 and b"protocol version 2" in said and str(version).encode() in said
-        assert (b"older" if version > 2 else b"newer") in said
+        assert said[4] == 1 and b"protocol version 3" in said and str(version).encode() in said
+        assert (b"older" if version > 3 else b"newer") in said
         s.close()
     assert skep("exec", box, "--", "echo", "well").ok().line == "well"
+
+
+def test_a_client_that_dies_on_its_way_holds_nobody_up(home, skep):
+    """It asked for a command and never attached: more output than is kept does not wait for it for ever."""
+    box = home.new()
+    _, answer = home.api("POST", f"/v1/sandboxes/{box}/execs", {"argv": ["sh", "-c", "head -c 80000000 /dev/zero; exit 5"]})
+    assert answer["attach"]["ticket"]
+    xid = answer["exec"]["id"]
+    assert wait_for(lambda: (lambda r: r["state"] == "exited" and r)(home.exec_row(xid)), 40, why="its end")["status"] == 5

@@ -8,6 +8,7 @@ their own: layers in test_stack.py, sync in test_power.py, gc in test_lifecycle.
 test_rename.py, repo in test_repo*.py, review and export in test_review*.py."""
 import os
 import subprocess
+import time
 
 import pytest
 
@@ -118,3 +119,20 @@ def test_a_system_call_of_the_setup_fails(home, syscall):
         wait_for(lambda: not home.skepd_pid())
     wait_for(lambda: not home.alive(), why="everything under strace to end")
     assert home.skep("run", "--", "echo", "next").ok().line == "next"
+
+
+def test_output_that_can_not_be_kept_is_read_all_the_same(home):
+    """A full disk: who reads gets every byte, however slowly, and the writer waits for it; afterwards it is said what was not kept."""
+    box = home.new()
+    restart(home, "exec.output:fail")
+    home.skep("stop", box).ok()  # the cell of before has no fault
+    everything = "".join(f"{i}\n" for i in range(1, 1000001)).encode()
+    p = home.popen("exec", box, "--", "sh", "-c", "seq 1000000; echo last >&2; exit 3")
+    time.sleep(0.5)  # a reader that is not there yet: the pipe, and what skep holds, are full
+    assert p.stdout.read(1000) == everything[:1000]
+    out, err = p.communicate(timeout=60)
+    assert (p.returncode, err) == (3, b"last\n") and everything[1000:] == out
+    xid = home.api("GET", f"/v1/sandboxes/{box}/execs")[1]["execs"][-1]["id"]
+    assert "were not kept]" in home.skep("logs", xid).err
+    assert [e for e in home.journal(box) if e["type"] == "limit.hit" and e["limit"] == "output"], home.journal(box)
+    restart(home, None)

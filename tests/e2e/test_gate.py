@@ -532,6 +532,20 @@ def test_smuggling(home):
     canary.close()
 
 
+def test_a_request_that_says_two_things(home, http):
+    """Fields that some servers obey instead of the request line, where a rule looks at that line."""
+    port = http.port
+    cell = Cell(home, "--allow", f"GET canary.test:{port}/open/*=127.0.0.1", "--allow", f"other.test:{port}=127.0.0.1")
+    tries = [("/open/a", f"{n}: {v}") for n, v in (("X-HTTP-Method-Override", "DELETE"), ("x_http_method", "DELETE"), ("X-Method-Override", "PUT"), ("X-Original-URL", "/closed"), ("X-Rewrite-URL", "/closed"))]
+    tries += [("/open/a?_method=DELETE", "X-Any: 1"), ("/open/a?b=1&%5fmethod=PUT", "X-Any: 1")]
+    got = cell.tries(f"say([get('canary.test', {port}, p, [f]) for p, f in {tries!r}])")
+    assert all(x.startswith("HTTP/1.1 403") for x in got) and not http.names, got
+    assert len(cell.events("denied", what="request")) == len(tries)
+    assert "X-Original-URL may say another" in cell.event("denied", what="request", why="X-Original-URL may say another method or path than the one that is judged")["why"]
+    # The control: without such a field, and where no rule looks at requests, it goes through.
+    assert all("canary" in x for x in cell.tries(f"say([get('canary.test', {port}, '/open/a'), get('other.test', {port}, '/', ['X-HTTP-Method-Override: PUT'])])"))
+
+
 # --- T-048: life and abuse ----------------------------------------------------------------------------------------
 
 
@@ -567,6 +581,76 @@ say(end(b))""")
     cell.event("denied", what="policy", port=tls_canary.port)
     cell.set("--remove", "!canary.test", "--allow", rule)  # and works again
     assert cell.tries(f"say(tcp('canary.test', {echo.port}, b'ping\\n', 2, False))") == "ping\n"
+
+
+def test_a_rule_taken_back_ends_the_request_under_way(home):
+    """The host stays allowed for other requests; what is being answered by a rule that is gone is not."""
+    half = Canary(answer=b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
+    a, b = (f"GET canary.test:{half.port}/{x}=127.0.0.1" for x in "ab")
+    cell = Cell(home, "--allow", a, "--allow", b)
+    try:
+        p, said = cell.starts(f"""
+def begin(path):
+    s = socket.create_connection(("canary.test", {half.port}))
+    s.sendall(f"GET {{path}} HTTP/1.1\\r\\nHost: canary.test:{half.port}\\r\\n\\r\\n".encode())
+    got = b""
+    while not got.endswith(b"half"): got += s.recv(1000)
+    return s
+def end(s):
+    try: return s.recv(100).decode()
+    except OSError as e: return name_of(e)
+one, two = begin("/a"), begin("/b")
+say("both"); say(end(one))
+two.settimeout(0.3); say(end(two))""")
+        assert said() == "both"
+        cell.set("--remove", a)
+        assert said() in ("ECONNRESET", "")
+        assert said() == "TimeoutError"  # the other one goes on
+        p.wait(10)
+        assert "request under way" in cell.event("denied", what="policy", rule=a)["why"]
+    finally:
+        half.close()
+
+
+def test_an_address_denied_while_it_is_dialled(home):
+    """Judged, then denied, then connected: the newer word counts. The listener's queue is full until it is."""
+    full = socket.socket()
+    full.bind(("127.0.0.1", 0))
+    full.listen(0)
+    port = full.getsockname()[1]
+    waiting = [socket.create_connection(("127.0.0.1", port))]
+    cell = Cell(home, "--allow", f"canary.test:{port}=127.0.0.1")
+    taken, code = [], f"say('go'); say(tcp('canary.test', {port}, b'\\1data', 20))"
+    with full:
+        p, said = cell.starts(code)
+        assert said() == "go"
+        wait_for(lambda: pending(port), 10, 0.02, "the gate to dial")
+        cell.set("--deny", "127.0.0.0/8")
+        full.settimeout(20)
+        taken.append(full.accept()[0])  # makes room: the kernel tries again within a second or two
+        assert said() in CLOSED
+        p.wait(10)
+        assert "denied by a rule" in cell.event("denied", what="address")["why"]
+        taken.append(full.accept()[0])
+        assert taken[1].recv(10) == b""  # connected, and told nothing
+    for s in waiting + taken:
+        s.close()
+
+
+def pending(port):
+    """Somebody's connection to that port has not been answered yet."""
+    with open("/proc/net/tcp", encoding="ascii") as f:
+        return [x for x in f if x.split()[2].endswith(f":{port:04X}") and x.split()[3] == "02"]
+
+
+def test_answers_without_end_before_the_answer(home):
+    many, few = (Canary(answer=b"HTTP/1.1 103 Early Hints\r\nX: y\r\n\r\n" * n + b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok") for n in (40, 4))
+    cell = Cell(home, *(x for c in (many, few) for x in ("--allow", f"canary.test:{c.port}=127.0.0.1")))
+    got = cell.tries(f"say([get('canary.test', x) for x in ({many.port}, {few.port})])")
+    assert "502 Bad Gateway" in got[0] and "200 OK" not in got[0], got
+    assert got[1].count(" 103 ") == 4 and got[1].endswith("ok"), got
+    many.close()
+    few.close()
 
 
 def test_fake_addresses_belong_to_one_sandbox(home, http):

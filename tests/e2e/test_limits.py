@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Limits: each one holds, leaves a limit.hit event and a plain message, and the sandbox stays usable."""
 import os
+import signal
+import textwrap
 import time
 
 import pytest
 
-from kit import find_procs, proc_state, proc_table, wait_for
+from kit import depth, find_procs, proc_stat, proc_state, proc_table, wait_for
 
 HOG = "python3 -c \"b=[]\nwhile True: b.append(bytearray(b'x'*(8<<20)))\""
 
@@ -57,6 +59,30 @@ def test_pids(home, skep):
     assert r.rc != 0 or "fork" in r.err.lower()
     hit(home, sid, "pids")
     wait_for(lambda: skep("exec", sid, "--", "true").rc == 0, 15, 0.3)
+
+
+MANY_USERS = """
+import os, time
+for uid in range(1, 13):
+    if not os.fork():
+        os.setgid(uid)
+        os.setuid(uid)
+        for i in range(20):
+            if not os.fork():
+                break
+        time.sleep(60)
+time.sleep(60)
+"""
+
+
+def test_pids_of_many_users(home, skep):
+    """Root of a cell can be everybody in it; its limit counts them together."""
+    sid = home.new("--root", "--pids", "32")
+    skep("exec", "-d", sid, "--", "/usr/bin/python3", "-c", MANY_USERS, f"crowd of {sid}").ok()
+    hit(home, sid, "pids")
+    wait_for(lambda: len(find_procs(f"crowd of {sid}")) <= 32, why="the crowd to be no more than it may")
+    skep("stop", sid).ok()
+    usable(home, sid)
 
 
 def test_fork_bomb(home, skep):
@@ -117,10 +143,32 @@ for i in range(600):
     time.sleep(0.01)
 open("/tmp/got-away", "w").close()
 """
+UNNAMED = """
+kept = []
+block = os.urandom(1 << 20)
+for i in range(600):
+    kept.append(f := open('u%d' % i, 'wb', buffering=0))
+    os.unlink('u%d' % i)
+    f.write(block)
+    time.sleep(0.01)
+open("/tmp/got-away", "w").close()
+"""
+# A thread by clone(2) without CLONE_FILES: its table of descriptors is its own.
+OWN_FILES = """
+import ctypes
+def alone(fn):
+    libc = ctypes.CDLL(None)
+    stack = ctypes.create_string_buffer(1 << 20)
+    run = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(lambda _: fn() or 0)
+    libc.clone(run, ctypes.c_void_p(ctypes.addressof(stack) + (1 << 20)), 0x100 | 0x200 | 0x800 | 0x10000, None)
+    time.sleep(60)
+"""
 EVASIONS = {
     "far below": "for i in range(260):\n    os.mkdir('d')\n    os.chdir('d')\n" + FILL,
     "too far below": "for i in range(1100):\n    os.mkdir('d')\n    os.chdir('d')\n" + FILL,
-    "without a name": "kept = []\n" + FILL.replace("    with", "    kept.append(f := open('u%d' % i, 'wb', buffering=0))\n    os.unlink('u%d' % i)\n    f.write(block)\n    continue\n    with").replace("    continue\n", "    time.sleep(0.01)\n    continue\n"),
+    "without a name": UNNAMED,
+    "by one that nobody may look into": "import ctypes\nctypes.CDLL(None).prctl(4, 0)\n" + UNNAMED,
+    "by a thread that shares no descriptors": OWN_FILES + "def fill():\n" + textwrap.indent(UNNAMED, "    ") + "alone(fill)\n",
     "in no exec": "for i in range(2):\n    if os.fork():\n        os._exit(0)\n    os.setsid()\n" + FILL,
 }
 
@@ -361,3 +409,38 @@ def test_commands_go_before_pid_1_from_their_first_instruction(home, skep, profi
         assert skep("exec", sid, "--", "sh", "-c", SCORES).ok().out.split() == expected
     assert skep("exec", "-t", sid, "--", "sh", "-c", SCORES).ok().out.split() == expected
     assert skep("run", *profile, "--", "sh", "-c", SCORES).ok().out.split() == expected
+
+
+def test_a_first_process_that_does_not_answer_keeps_no_cell(home, skep):
+    """Limits are kept through pid 1. Held up from outside here, as a workload that finds a way would do it."""
+    sid = home.new("--timeout", "2s")
+    skep("exec", "-d", sid, "--", "sh", "-c", "trap '' TERM; while :; do sleep 881107; done").ok()
+    first = wait_for(lambda: [p for p in find_procs("sleep\x00881107") if depth(p) > 1], why="the command")[0]
+    while depth(proc_stat(first)[1]) > 1:
+        first = proc_stat(first)[1]
+    os.kill(first, signal.SIGSTOP)
+    wait_for(lambda: not find_procs("881107"), 40, why="the end of all of it")
+    hit(home, sid, "first process")
+    usable(home, sid)
+
+
+STOPPER = """
+import os, signal
+while True:
+    try:
+        os.kill(-1, signal.SIGSTOP)
+    except OSError:
+        pass
+"""
+
+
+def test_who_stops_everything_does_not_stop_pid_1(home, skep):
+    """A command that is stopped before it executes has pid 1 waiting for it."""
+    sid = home.new()
+    skep("exec", "-d", sid, "--", "python3", "-c", STOPPER).ok()
+    for _ in range(40):
+        skep("exec", "-d", sid, "--", "true", timeout=30).ok()
+        if [e for e in hits(home, sid) if "before it began" in str(e)]:
+            break  # it was, and went on
+    skep("stop", sid).ok()
+    usable(home, sid)

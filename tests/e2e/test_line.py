@@ -12,6 +12,7 @@ import pytest
 from kit import find_procs, wait_for
 from line_kit import Relay
 from tcp_kit import serving, token
+from watch_kit import Watcher
 
 
 @pytest.fixture
@@ -188,10 +189,61 @@ def test_skepd_is_started_anew(home):
         return int(home.skep("serve", "-d", "--listen", "127.0.0.1:0").ok().out.split("127.0.0.1:")[1].split()[0].strip("/"))
 
     with Relay(serve()) as relay:
-        p = home.popen("exec", "-i", "far", "--", "sh", "-c", "echo up; cat; exit 8", stdin=subprocess.PIPE, env={"SKEP_HOST": f"http://127.0.0.1:{relay.port}", "SKEP_TOKEN": secret})
+        env = {"SKEP_HOST": f"http://127.0.0.1:{relay.port}", "SKEP_TOKEN": secret}
+        p = home.popen("exec", "-i", "far", "--", "sh", "-c", "echo up; cat; exit 8", stdin=subprocess.PIPE, env=env)
+        w = Watcher(home, "far", env=env)
         assert p.stdout.read(3) == b"up\n"
         home.kill_skepd()
         relay.to = serve()
         blob = os.urandom(1 << 20)
         out, err = p.communicate(blob, timeout=60)
+        home.skep("exec", "far", "--", "sh", "-c", "echo x > after").ok()
+        w.change("after")
+        w.exit()
+        w.close()
     assert (p.returncode, err) == (8, b"") and out == blob
+    assert [x["type"] for x in w.seen] == ["ready", "exec.exit", "exec.start", "change", "exec.exit"]
+
+
+COUNTS = "n=0; trap 'n=$((n+1)); echo int $n' INT; echo up; while [ $n -lt 2 ]; do sleep 0.05; done; exit 6"
+
+
+@pytest.mark.parametrize("lose", ["near", "far"])
+def test_a_signal_under_way_arrives_once(home, far, lose):
+    """The line breaks before the signal is through, or before its answer is."""
+    with Relay(far.port) as relay:
+        p = home.popen("exec", "far", "--", "sh", "-c", COUNTS, env=far.env(relay))
+        assert p.stdout.readline() == b"up\n"
+        relay.lose = lose
+        p.send_signal(signal.SIGINT)
+        wait_for(lambda: relay.lost, why="the signal, or its answer, to be lost")
+        relay.cut_all()
+        wait_for(lambda: relay.cuts, why="the line to be cut")
+        relay.lose = None
+        assert p.stdout.readline() == b"int 1\n"
+        p.send_signal(signal.SIGINT)
+        out, err = p.communicate(timeout=60)
+    assert (p.returncode, out, err) == (6, b"int 2\n", b"")
+
+
+def test_a_watch_goes_on(home, far):
+    """Over lines that break: each change and each command is told once, in order."""
+    with Relay(far.port) as relay:
+        w = Watcher(home, "far", env=far.env(relay))
+        try:
+            for i in range(6):
+                if i % 2:
+                    relay.open, cuts = False, relay.cuts
+                    relay.cut_all()
+                    wait_for(lambda cuts=cuts: relay.cuts > cuts, why="the line to be cut")
+                home.skep("exec", "far", "--", "sh", "-c", f"echo {i} > f{i}").ok()
+                relay.open = True
+                w.change(f"f{i}")
+                w.exit()
+            w.proc.send_signal(signal.SIGINT)
+            assert w.proc.wait(10) == -signal.SIGINT
+        finally:
+            w.close()
+    assert [x["path"] for x in w.seen if x["type"] == "change"] == [f"f{i}" for i in range(6)]
+    assert [x["argv"][2] for x in w.seen if x["type"] == "exec.exit"] == [f"echo {i} > f{i}" for i in range(6)]
+    wait_for(lambda: len(home.skep("exec", "far", "--", "sh", "-c", "echo /proc/[0-9]*").ok().out.split()) == 2, why="the job to end with its watcher")

@@ -78,10 +78,10 @@ def test_ranges_beside_names(home, lab, own):
     """A range does not name this machine; one that denies also holds for what a name has, and for a pinned address."""
     http = own(lambda: HttpCanary(OWN))
     a, port = http.address, http.port
-    resolver = lab.resolver({"own.test": [a]})
+    resolver = lab.resolver({"own.test": [a], "mapped.test": [f"::ffff:{a}"]})
     user_config(home, f"resolver: {resolver.at}\n")
     net = a.rsplit(".", 1)[0] + ".0/24"
-    cell = Cell(home, "--allow", f"{net}:*", "--allow", f"own.test:{port}", "--allow", f"pinned.test:{port}={a}", "--allow", "0.0.0.0/0:*", "--allow", "[::/0]:*")
+    cell = Cell(home, "--allow", f"{net}:*", "--allow", f"own.test:{port}", "--allow", f"mapped.test:{port}", "--allow", f"pinned.test:{port}={a}", "--allow", "0.0.0.0/0:*", "--allow", "[::/0]:*")
     try:
         seen = http.count
         assert "canary" not in cell.tries(f"say(get({a!r}, {port}))")
@@ -91,9 +91,10 @@ def test_ranges_beside_names(home, lab, own):
         cell.set("--allow", f"{a}:{port}")  # the one address: now it is named, and a name gets no more than that
         assert "canary" in cell.tries(f"say(get({a!r}, {port}))")
         assert "canary" in cell.tries(f"say(get('own.test', {port}))")
+        assert "canary" in cell.tries(f"say(get('mapped.test', {port}))")  # the same address, in IPv6 clothes
         seen = http.count
         cell.set("--deny", f"{net}:{port}")
-        got = cell.tries(f"say([get(n, {port}) for n in ({a!r}, 'own.test', 'pinned.test')])")
+        got = cell.tries(f"say([get(n, {port}) for n in ({a!r}, 'own.test', 'mapped.test', 'pinned.test')])")
         assert not any("canary" in x for x in got) and http.count == seen, got
         assert "denied by a rule" in cell.event("denied", what="address", name="pinned.test")["why"]
     finally:

@@ -918,3 +918,11 @@ def test_bad_requests(rv):
     with pytest.raises(Failed) as e:
         rv.diff()
     assert e.value.kind == "unavailable"
+
+
+def test_bad_options(rv):
+    rv.pin()
+    for args in (["--nonsense", "1"], ["--max-file"], ["--max-file", "-1"], ["--max-total", "much"], ["--socket", "/nowhere"]):
+        with pytest.raises(Failed) as e:
+            rv.collect(None, *args)
+        assert e.value.kind == "invalid", args

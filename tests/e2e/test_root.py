@@ -119,3 +119,27 @@ def test_without_subordinate_ids_it_is_refused_with_the_command_that_adds_them(h
     home.watch()
     home.kill_strays()
     assert p.stdout.split() == [str(uid).encode()], p.stderr
+
+
+# Whatever is in the place of the list of users: who is looked up is not found, and pid 1 goes on.
+LISTS = {
+    "a pipe": "mkfifo /etc/passwd",
+    "no end": "ln -s /dev/zero /etc/passwd",
+    "a terminal": "ln -s /dev/ptmx /etc/passwd",
+    "a directory": "mkdir /etc/passwd",
+    "a hole": "truncate -s 8G /etc/passwd",
+    "nonsense": "printf 'nobody:x:-1:9:\\nnobody\\n:::::::\\nnobody:x:99999999999999:1::/:\\n' > /etc/passwd",
+    "a server that says nothing": "mkdir -p /run/nscd; python3 -c \"import socket\ns = socket.socket(socket.AF_UNIX)\ns.bind('/run/nscd/socket')\ns.listen(9)\nopen('/run/ready', 'w').close()\nwhile True: s.accept()\" >/dev/null 2>&1 & while ! test -e /run/ready; do sleep 0.02; done",
+}
+
+
+def test_the_list_of_users_is_no_trap(home, skep):
+    sid = home.new("--root")
+    for how in LISTS.values():
+        skep("exec", sid, "--", "sh", "-c", f"rm -rf /etc/passwd; {how}").ok()
+        skep("exec", "--user", "nobody", sid, "--", "true", timeout=20).fails(125, "no user nobody")
+        assert skep("exec", "--user", "65534", sid, "--", "id", "-u", timeout=20).ok().line == "65534"
+        skep("exec", sid, "--", "touch", "/tmp/f").ok()
+        skep("cp", f"{sid}:/tmp/f", f"{home.dir}/f", timeout=20).ok()
+    skep("exec", sid, "--", "sh", "-c", "rm -rf /etc/passwd; echo 'skeptic:x:77:78::/:/bin/sh' > /etc/passwd").ok()
+    assert skep("exec", "--user", "skeptic", sid, "--", "sh", "-c", "id -u; id -g").ok().out.split() == ["77", "78"]

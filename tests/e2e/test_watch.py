@@ -2,62 +2,17 @@
 """What changes in a sandbox: recorded after each command, and shown while it happens."""
 import glob
 import hashlib
-import json
 import os
-import queue
 import signal
-import threading
 import time
 
 import pytest
 from kit import find_procs, wait_for
+from watch_kit import Watcher
 
 
 def sha(data):
     return hashlib.sha256(data.encode() if isinstance(data, str) else data).hexdigest()
-
-
-class Watcher:
-    """skep watch --json, read along: each line with the time it came."""
-
-    def __init__(self, home, sid, *args):
-        self.proc = home.popen("watch", "--json", *args, sid)
-        self.lines, self.seen = queue.Queue(), []
-        self.thread = threading.Thread(target=self.read, daemon=True)
-        self.thread.start()
-        if "--from" not in args:
-            self.until(lambda x: x["type"] == "ready")
-
-    def read(self):
-        with os.fdopen(os.dup(self.proc.stdout.fileno()), "rb") as f:
-            for line in f:
-                self.lines.put((time.monotonic(), json.loads(line)))
-
-    def until(self, what, seconds=15):
-        """The first line from here on for which what() is true."""
-        end = time.monotonic() + seconds
-        while True:
-            try:
-                at, line = self.lines.get(timeout=max(0.01, end - time.monotonic()))
-            except queue.Empty:
-                raise AssertionError(f"no such line; the last ones: {self.seen[-20:]}") from None
-            self.seen.append(line)
-            self.came = at
-            if what(line):
-                return line
-
-    def change(self, path, **want):
-        return self.until(lambda x: x["type"] == "change" and x["path"] == path and all(x.get(k) == v for k, v in want.items()))
-
-    def exit(self):
-        return self.until(lambda x: x["type"] == "exec.exit")
-
-    def close(self):
-        self.proc.kill()
-        self.proc.wait()
-        self.thread.join(5)
-        self.proc.stdout.close()
-        self.proc.stderr.close()
 
 
 @pytest.fixture
@@ -341,6 +296,26 @@ def test_a_process_inside_can_not_end_the_watch_for_good(home, project, watch):
     time.sleep(1)
     run(home, sid, "echo still > there")
     w.change("there")
+
+
+def test_what_happens_between_two_jobs_is_told_once(home, project, watch):
+    """Ended inside while a command writes on: what the next job did not see comes from the journal, and nothing comes twice."""
+    sid = home.new()
+    w = watch(sid)
+    run(home, sid, "echo 0 > f0")
+    w.exit()
+    for i in (1, 2):
+        run(home, sid, f"for p in /proc/[0-9]*; do p=${{p#/proc/}}; [ $p = 1 ] || [ $p = $$ ] || kill -9 $p; done; echo {i} > f{i}; echo {i} > g{i}")
+        run(home, sid, f"echo {i} > h{i}")
+    wait_changed(home, sid, 7)
+    run(home, sid, "echo last > last")
+    last = w.until(lambda x: x["type"] == "exec.start" and x["argv"][2] == "echo last > last")["exec"]
+    while not {"last", last} <= {x.get("path") or x["exec"] for x in w.seen if x["type"] in ("change", "exec.exit")}:
+        w.until(lambda x: True)  # from the journal the command's end comes first
+    changes = [(x["path"], x["after"]) for x in w.seen if x["type"] == "change"]
+    assert sorted(changes) == sorted((e["path"], e["after"]) for e in changed(home, sid)), w.seen
+    execs = [(x["exec"], x["type"]) for x in w.seen if x["type"].startswith("exec.")]
+    assert len(execs) == len(set(execs)) == 12, execs
 
 
 def test_risks_are_told_with_their_reasons(home, project, watch, terminal):

@@ -187,6 +187,8 @@ s.on('stream', (st, h) => {
   const got = Object.entries(h).filter(([k]) => typeof k === 'string');
   fs.appendFileSync(log, JSON.stringify(got) + '\n');
   const auth = String(h.authorization || '');
+  if (h[':path'] === '/hang') { st.respond({':status': 200}); st.write('half'); return; }
+  st.on('trailers', (t) => fs.appendFileSync(log, JSON.stringify([[':path', 'trailer'], ...Object.entries(t).filter(([k]) => typeof k === 'string')]) + '\n'));
   if (h[':path'] === '/abort') { st.respond({':status': 200}); st.write('so far ' + auth.slice(0, -2)); setTimeout(() => st.close(2), 200); return; }
   st.respond({':status': 200, 'x-echo': auth}, {waitForTrailers: true});
   st.on('wantTrailers', () => st.sendTrailers({'x-last': auth}));

@@ -28,6 +28,40 @@ static void grows_and_stays_terminated(void **state)
 	assert_string_equal(empty, "");
 }
 
+static void formats_in_place_and_past_it(void **state)
+{
+	(void)state;
+	// Every length around the room that is there already: 128 bytes at first.
+	for (int n = 0; n < 300; n++) {
+		auto_buf struct buf b = BUF_INIT(1000), same = BUF_INIT(1000);
+		buf_str(&b, "x");
+		buf_str(&same, "x");
+		buf_fmt(&b, "%*d|", n, 7);
+		for (int i = 1; i < n; i++)
+			buf_byte(&same, ' ');
+		buf_str(&same, "7|");
+		assert_string_equal(buf_cstr(&b), buf_cstr(&same));
+		assert_int_equal(b.n, same.n);
+	}
+	auto_buf struct buf small = BUF_INIT(8);
+	buf_str(&small, "abc");
+	buf_fmt(&small, "%s", "defghi"); // there is memory for it, but it may not be
+	assert_true(small.overflow);
+	assert_string_equal(buf_cstr(&small), "abc");
+}
+
+static void writes_numbers(void **state)
+{
+	(void)state;
+	auto_buf struct buf b = BUF_INIT(100);
+	buf_u64(&b, 0);
+	buf_byte(&b, ' ');
+	buf_u64(&b, 10);
+	buf_byte(&b, ' ');
+	buf_u64(&b, UINT64_MAX);
+	assert_string_equal(buf_cstr(&b), "0 10 18446744073709551615");
+}
+
 static void overflow_is_sticky_and_adds_nothing(void **state)
 {
 	(void)state;
@@ -135,7 +169,8 @@ static void string_lists(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(grows_and_stays_terminated), cmocka_unit_test(overflow_is_sticky_and_adds_nothing),
+		cmocka_unit_test(grows_and_stays_terminated), cmocka_unit_test(formats_in_place_and_past_it), cmocka_unit_test(writes_numbers),
+		cmocka_unit_test(overflow_is_sticky_and_adds_nothing),
 		cmocka_unit_test(wire_round_trip),	      cmocka_unit_test(short_reads_stay_bad),
 		cmocka_unit_test(hostile_lengths),	      cmocka_unit_test(string_lists),
 	};

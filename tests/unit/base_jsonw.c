@@ -85,9 +85,26 @@ static void base64_of_what_is_not_utf8(void **state)
 	assert_string_equal(b.p, "{\"k\":\"gr\xc3\xbc\xc3\x9f\"}");
 }
 
+static void null_where_there_is_nothing(void **state)
+{
+	auto_buf struct buf b = BUF_INIT(1000);
+	struct jsonw w = {.b = &b};
+	(void)state;
+	jw_open(&w, '{');
+	jw_nstr(&w, "a", NULL);
+	jw_nstr(&w, "b", "");
+	jw_nu64(&w, "c", 0);
+	jw_nu64(&w, "d", 7);
+	jw_ntime(&w, "e", 0);
+	jw_ntime(&w, "f", 1700000000123);
+	jw_ktime(&w, "g", 0);
+	jw_close(&w, '}');
+	assert_string_equal(b.p, "{\"a\":null,\"b\":\"\",\"c\":null,\"d\":7,\"e\":null,\"f\":\"2023-11-14T22:13:20.123Z\",\"g\":\"1970-01-01T00:00:00.000Z\"}");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(commas_and_nesting), cmocka_unit_test(any_bytes),
-					   cmocka_unit_test(base64_of_what_is_not_utf8)};
+					   cmocka_unit_test(base64_of_what_is_not_utf8), cmocka_unit_test(null_where_there_is_nothing)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

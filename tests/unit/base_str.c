@@ -112,11 +112,21 @@ static void utf8(void **state)
 	assert_int_equal(str_utf8_whole("\x80\x80\x80\x80", 4), 4); // not cut, just wrong
 }
 
+static void hex(void **state)
+{
+	char out[9] = "zzzzzzzz";
+	(void)state;
+	str_hex(out, "\x00\x9f\xfa\x41", 4);
+	assert_string_equal(out, "009ffa41");
+	str_hex(out, "", 0);
+	assert_string_equal(out, "");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(splitting), cmocka_unit_test(nearest), cmocka_unit_test(whole_numbers), cmocka_unit_test(sizes_and_durations),
-		cmocka_unit_test(formatting_says_when_it_cuts), cmocka_unit_test(utf8),
+		cmocka_unit_test(formatting_says_when_it_cuts), cmocka_unit_test(utf8), cmocka_unit_test(hex),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -115,13 +115,19 @@ static void say_data(struct far *f, uint64_t at, const char *text)
 	expect(chan_send(&f->c, M_DATA, 1, 0, b.p, b.n), 88);
 }
 
-static void say_credit(struct far *f, uint64_t upto, uint64_t taken)
+static void say_heard(struct far *f, uint64_t upto, uint64_t taken, uint64_t heard)
 {
-	auto_buf struct buf b = BUF_INIT(24);
+	auto_buf struct buf b = BUF_INIT(32);
 	wire_u64(&b, upto);
 	wire_u64(&b, taken);
 	wire_u64(&b, taken); // all of it ours
+	wire_u64(&b, heard);
 	expect(chan_send_buf(&f->c, M_CREDIT, 0, &b), 89);
+}
+
+static void say_credit(struct far *f, uint64_t upto, uint64_t taken)
+{
+	say_heard(f, upto, taken, 0);
 }
 
 static void say_exit(struct far *f, uint32_t status)
@@ -169,6 +175,42 @@ static void breaks_once(struct far *f)
 	say_exit(f, 7);
 	struct frame last = hear(f);
 	expect(last.type == M_SEEN && !last.stream, 104); // it does not come back any more
+}
+
+static void hear_signal(struct far *f, uint32_t sig, uint64_t number)
+{
+	struct frame got = hear(f);
+	struct wire w = {.p = got.p, .n = got.n};
+	expect(got.type == M_SIGNAL && wire_get_u32(&w) == sig && wire_get_u64(&w) == number && !w.bad, 93);
+}
+
+// Three signals are under way when the line breaks, one of them was heard; a fourth comes before the greeting is answered.
+static void breaks_among_signals(struct far *f)
+{
+	answer_connect(f, yes);
+	hear_hello(f);
+	say_credit(f, 1000, 0);
+	say_data(f, 0, "up");
+	for (uint32_t i = 1; i <= 3; i++) {
+		kill(getppid(), i == 3 ? SIGUSR2 : SIGUSR1);
+		hear_signal(f, i == 3 ? SIGUSR2 : SIGUSR1, i);
+	}
+	chan_close(&f->c);
+	answer_connect(f, yes);
+	hear_hello(f);
+	kill(getppid(), SIGINT);
+	say_heard(f, 1000, 0, 1);
+	hear_signal(f, SIGUSR1, 2);
+	hear_signal(f, SIGUSR2, 3);
+	hear_signal(f, SIGINT, 4);
+	say_heard(f, 1000, 0, 4);
+	chan_close(&f->c);
+	answer_connect(f, yes);
+	hear_hello(f);
+	say_heard(f, 1000, 0, 4);
+	say_exit(f, 130);
+	struct frame last = hear(f); // nothing is repeated that was heard
+	expect(last.type == M_SEEN && !last.stream, 105);
 }
 
 // The second connection is cut before the greeting, the third refused by a proxy, the fourth holds.
@@ -248,7 +290,7 @@ static int run(script *fn, const char *stdin_text, char out[64], struct pump_res
 	assert_int_equal(write(in[1], stdin_text, strlen(stdin_text)), (ssize_t)strlen(stdin_text));
 	close(in[1]);
 	pid_t pid = start_far(fn);
-	struct pump_spec s = {.socket = "/v1/sandboxes/s1/cell", .ticket = "tick", .in = *stdin_text ? in[0] : -1, .out = o[1], .err = -1};
+	struct pump_spec s = {.socket = "/v1/sandboxes/s1/cell", .ticket = "tick", .in = *stdin_text ? in[0] : -1, .out = o[1], .err = -1, .forward = true};
 	int rc = pump_run(&s, r, e);
 	ended_well(pid);
 	close(o[1]);
@@ -294,6 +336,29 @@ static void test_what_can_not_get_better_ends_it(void **state)
 	setup(NULL);
 	assert_int_equal(run(refuses_token, "", out, &r, &e), -1);
 	assert_non_null(strstr(e.msg, "a valid token"));
+}
+
+static void test_signals_are_repeated_and_count_once(void **state)
+{
+	struct pump_result r;
+	struct err e;
+	char out[64];
+	(void)state;
+	assert_int_equal(run(breaks_among_signals, "", out, &r, &e), 0);
+	assert_int_equal(r.exit.status, 130);
+	pump_result_done(&r);
+	struct line l = {.key = "k"};
+	for (unsigned i = 1; i <= LINE_SIGNALS + 3; i++)
+		assert_int_equal(line_signal(&l, (int)i), i);
+	assert_int_equal(l.n_signals, LINE_SIGNALS);
+	assert_int_equal(l.signals[0], 4);
+	line_heard(&l, 3);
+	line_heard(&l, 1000); // not a number that was sent
+	assert_int_equal(l.n_signals, LINE_SIGNALS);
+	line_heard(&l, 5);
+	assert_int_equal(l.signals[0], 6);
+	line_heard(&l, LINE_SIGNALS + 3);
+	assert_int_equal(l.n_signals, 0);
 }
 
 static void test_retry_is_a_number(void **state)
@@ -347,6 +412,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_it_goes_on_where_it_was, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_tries_go_on, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_what_can_not_get_better_ends_it, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_signals_are_repeated_and_count_once, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_retry_is_a_number, setup, teardown),
 		cmocka_unit_test(test_what_is_kept_and_said),
 	};

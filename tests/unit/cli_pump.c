@@ -415,7 +415,6 @@ static void test_gap_is_told(void **state)
 	open_ends(&x);
 	pid_t pid = start_cell(gaps);
 	struct pump_spec s = spec_of(&x);
-	s.marks = true;
 	assert_int_equal(pump_run(&s, &r, &e), 0);
 	text_is(x.out[0], "x");
 	text_is(x.err[0], "skep: [100 bytes of stdout were not kept]\n");

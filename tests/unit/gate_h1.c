@@ -236,6 +236,31 @@ static void test_put_body(void **state)
 	head_done(&t);
 }
 
+static bool is_overridden(const char *path, const char *field, bool method, bool by_path)
+{
+	struct head h = {.path = xstrdup(path)};
+	if (field)
+		head_add(&h, str_of(field), str_of("DELETE"));
+	bool yes = head_override(&h, (struct looked_at){method, by_path});
+	head_done(&h);
+	return yes;
+}
+
+static void test_override(void **state)
+{
+	static const char *const methods[] = {"X-HTTP-Method-Override", "x_http_method_override", "X-Http-Method", "X-METHOD-OVERRIDE"};
+	static const char *const paths[] = {"X-Original-URL", "x-rewrite_url"};
+	static const char *const queries[] = {"/?_method=PUT", "/a?b=1&_method", "/a?%5Fmethod=x", "/a?b;_method=x"};
+	(void)state;
+	for (size_t i = 0; i < countof(methods); i++)
+		assert_true(is_overridden("/", methods[i], true, false) && !is_overridden("/", methods[i], false, true));
+	for (size_t i = 0; i < countof(paths); i++)
+		assert_true(is_overridden("/", paths[i], false, true) && !is_overridden("/", paths[i], true, false));
+	for (size_t i = 0; i < countof(queries); i++)
+		assert_true(is_overridden(queries[i], NULL, true, true) && !is_overridden(queries[i], NULL, false, true));
+	assert_false(is_overridden("/_method=x?my_method=y&_methods=z", "X-HTTP-Methods", true, true));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -244,6 +269,7 @@ int main(void)
 		cmocka_unit_test(test_connection_names), cmocka_unit_test(test_answers),
 		cmocka_unit_test(test_put_answer),	 cmocka_unit_test(test_bodies),
 		cmocka_unit_test(test_trailers),	 cmocka_unit_test(test_put_body),
+		cmocka_unit_test(test_override),
 	};
 	return cmocka_run_group_tests_name("gate/h1", tests, NULL, NULL);
 }

@@ -2,9 +2,11 @@
 // Echo masking: every form of a value, cut anywhere, and what must flow without being held.
 #include "base/mem.h"
 #include "gate/mask.h"
+#include <openssl/crypto.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 // cmocka wants the headers above it
 #include <cmocka.h>
@@ -40,6 +42,10 @@ static void test_forms(void **state)
 		"s3cr3t-Value%2fwith%2bchars%3d%3d",
 		"s3cr3t-Value\\/with+chars==", // JSON as some write it
 		"7333637233742d56616c75652f776974682b63686172733d3d",
+		"s3cr3t-Value/with%2Bchars%3D%3D", // percent, in a path
+		"s3cr3t-Value/with\\u002Bchars==", // JSON and HTML of those who escape more
+		"s3cr3t-Value/with&#43;chars==",
+		"s3cr3t-Value/with&#x2B;chars==",
 	};
 	(void)state;
 	for (size_t i = 0; i < countof(forms); i++)
@@ -49,6 +55,53 @@ static void test_forms(void **state)
 				fail_msg("form %zu in steps of %zu: %s", i, step, got);
 			assert_true(got[strlen(got) - 1] == 'b');
 		}
+}
+
+static void test_escapes(void **state)
+{
+	static const char value[] = "a<b>&c\"d'e`f(g)";
+	static const char *const forms[] = {
+		"a\\u003cb\\u003e\\u0026c\\\"d'e`f(g)",
+		"a\\u003Cb\\u003E\\u0026c\\u0022d\\u0027e\\u0060f(g)",
+		"a&lt;b&gt;&amp;c&quot;d&#x27;e`f(g)",
+		"a&lt;b&gt;&amp;c&quot;d&#039;e`f(g)",
+		"a&lt;b&gt;&amp;c&#34;d&#39;e`f(g)",
+		"a%3Cb%3E%26c%22d'e%60f(g)",
+		"a%3cb%3e%26c%22d%27e%60f%28g%29",
+	};
+	struct mask_set *set = one(value);
+	(void)state;
+	for (size_t i = 0; i < countof(forms); i++) {
+		auto_buf struct buf out = BUF_INIT(1000);
+		auto_free char *text = xasprintf("<%s>", forms[i]);
+		if (!mask_text(set, text, strlen(text), &out) || strcmp(buf_cstr(&out), "<" HOLDER ">"))
+			fail_msg("form %zu: %s", i, buf_cstr(&out));
+	}
+	mask_set_put(set);
+}
+
+// More than the secure heap holds: the keys of connections must still find room in it.
+static void test_large_values(void **state)
+{
+	enum { N = 8, SIZE = 60000 };
+	struct secret_value v[N];
+	auto_buf struct buf out = BUF_INIT(1 << 20);
+	(void)state;
+	assert_int_equal(CRYPTO_secure_malloc_init(256 << 10, 16) != 0, 1);
+	for (int i = 0; i < N; i++) {
+		v[i] = (struct secret_value){(char *)"TOKEN", (char *)HOLDER, xcalloc(1, SIZE), SIZE};
+		for (size_t k = 0; k < SIZE; k++)
+			v[i].value[k] = (uint8_t)('a' + (k * 7 + k / 26 + (size_t)i) % 26);
+	}
+	struct mask_set *set = mask_set_new(v, N);
+	assert_true(CRYPTO_secure_used() <= 128 << 10);
+	assert_true(mask_text(set, (char *)v[N - 1].value, SIZE, &out));
+	assert_string_equal(buf_cstr(&out), HOLDER);
+	mask_set_put(set);
+	assert_int_equal(CRYPTO_secure_used(), 0);
+	CRYPTO_secure_malloc_done();
+	for (int i = 0; i < N; i++)
+		free(v[i].value);
 }
 
 // A body that ends inside a value, as one that breaks off does: most of it tells all of it.
@@ -197,7 +250,8 @@ static void test_password(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_forms), cmocka_unit_test(test_cut_off),	    cmocka_unit_test(test_basic),
+		cmocka_unit_test(test_forms),	    cmocka_unit_test(test_escapes),	cmocka_unit_test(test_large_values),
+		cmocka_unit_test(test_cut_off),	    cmocka_unit_test(test_basic),
 		cmocka_unit_test(test_same_length), cmocka_unit_test(test_flows),
 		cmocka_unit_test(test_late),
 		cmocka_unit_test(test_broken_off),  cmocka_unit_test(test_prefix_of_another),

@@ -211,13 +211,13 @@ static void test_own_credentials(void **state)
 	(void)state;
 	bind_to(&w, "TOK", "bearer", "real");
 	bind_to(&w, "Q", "query:api_key", "real");
-	request(&w, "/v1?a=1&access_token=mine&private%5Ftoken=mine&API_KEY=mine&api_key=" P("Q") "&ap%69_key=mine&b=%2");
+	request(&w, "/v1?a=1&access_token=mine&private%5Ftoken=mine&API_KEY=mine&api_key=" P("Q") "&ap%69_key=mine;token=mine&;b=%2");
 	for (size_t i = 0; i < countof(go); i++)
 		field(&w, go[i], "mine");
 	for (size_t i = 0; i < countof(stay); i++)
 		field(&w, stay[i], "kept");
 	assert_int_equal(swap_here(&w), 1);
-	assert_string_equal(w.head.path, "/v1?a=1&api_key=real&b=%2");
+	assert_string_equal(w.head.path, "/v1?a=1&api_key=real&;b=%2");
 	assert_int_equal(w.head.n, countof(stay));
 	for (size_t i = 0; i < w.head.n; i++)
 		assert_string_equal(w.head.f[i].value, "kept");
@@ -225,8 +225,13 @@ static void test_own_credentials(void **state)
 	request(&w, "/");
 	field(&w, "X-Vault-Token", "mine");
 	field(&w, "X-Checksum", "kept");
-	swap_trailer(&s, &w.head);
+	assert_null(swap_trailer(&s, &w.head));
 	assert_int_equal(w.head.n, 1);
+	field(&w, "X-Checksum", P("TOK"));
+	assert_string_equal(swap_trailer(&s, &w.head), "TOK");
+	request(&w, "/v1?a=1;private_token=mine;b=2&token=mine"); // as some servers part them
+	assert_int_equal(swap_here(&w), 1);
+	assert_string_equal(w.head.path, "/v1?a=1;b=2");
 	request(&w, "/v1?access_token=mine&&x");
 	assert_int_equal(swap_to(&w, "other.test", 443, true), 0);
 	assert_string_equal(w.head.path, "/v1?access_token=mine&&x");

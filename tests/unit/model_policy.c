@@ -365,7 +365,8 @@ static void denied_paths(void **state)
 	assert_true(policy_opens(&p, &a, 443));
 	assert_true(serves(&p, "a.test", "GET", "/x"));
 	static const char *const refused[] = {"/admin/x",  "/%61dmin/x", "/admin%2Fx",	  "/x/../admin/x", "/./admin/x",
-					      "//admin/x", "/admin;a/x", "/x/..%5cadmin", "/%2561dmin/x",  "*"};
+					      "//admin/x", "/admin;a/x", "/x/..%5cadmin", "/%2561dmin/x",  "*",
+					      "/ADMIN/x",  "/Admin/",	 "/%41dmin/x"};
 	for (size_t i = 0; i < countof(refused); i++)
 		if (serves(&p, "a.test", "GET", refused[i]))
 			fail_msg("served: %s", refused[i]);
@@ -537,6 +538,10 @@ static void ranges(void **state)
 	policy_done(&p);
 	p = MAKE("!8.8.8.8");
 	assert_false(policy_has_ranges(&p));
+	policy_done(&p);
+	p = MAKE("[::/0]", "!8.8.8.0/24"); // whoever carries it to IPv4 would reach what is denied
+	assert_true(dials(&p, "64:ff9b::909:909", 443) && dials(&p, "2600::1", 443));
+	assert_false(dials(&p, "64:ff9b::808:808", 443) || dials(&p, "2002:808:808::1", 443) || dials(&p, "2600::5efe:808:808", 443));
 	policy_done(&p);
 }
 
@@ -772,7 +777,7 @@ static void a_bad_preset_adds_nothing(void **state)
 	(void)state;
 	struct policy p = {0};
 	struct err e = {0};
-	static const char *const bad[] = {"", "git,", ",git", "Git", "open,x", "git llm", "registry", "none\n"};
+	static const char *const bad[] = {"", "git,", ",git", "Git", "open,x", "git llm", "registry", "none\n", "none,open", "git,none"};
 	for (size_t i = 0; i < countof(bad); i++)
 		if (!preset_add(&p, bad[i], NULL, &e))
 			fail_msg("taken: %s", bad[i]);

@@ -166,6 +166,7 @@ static void errors_name_their_line(void **state)
 		{"limits:\n  pids: -1\n", "line 2"},
 		{"image: a\nimage: b\n", "line 2: the key is there twice"},
 		{"net:\n  preset: git\n  preset: open\n", "line 3: the key is there twice"},
+		{"net:\n  preset:\n    - git\n    - none\n", "line 4: the network preset none contradicts"},
 		{"net:\n  allow:\n  - good.test\n  - 127.0.0.1\n", "line 4: rule \"127.0.0.1\""},
 		{"net:\n  allow: ['!x.test']\n", "line 2"},
 		{"net:\n  deny: ['!x.test']\n", "line 2"},

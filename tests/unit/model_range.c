@@ -150,6 +150,28 @@ static void kinds(void **state)
 	is_kind("64:ff9b::/96", "NAT64");     // never the kind of what it carries
 }
 
+static void what_is_carried(void **state)
+{
+	static const struct {
+		const char *address, *inner;
+	} cases[] = {
+		{"64:ff9b::808:808", "8.8.8.8"},   {"2002:808:808::1", "8.8.8.8"}, {"2600::5efe:808:808", "8.8.8.8"},
+		{"2600::200:5efe:a00:1", "10.0.0.1"}, {"2600::1", NULL},		   {"64:ff9b:1::808:808", NULL},
+		{"8.8.8.8", NULL},		   {"64:ff9b::/96", NULL},	   {"::808:808", NULL},
+	};
+	static const uint8_t mapped[16] = {[10] = 0xff, [11] = 0xff, [12] = 8, [13] = 8, [14] = 4, [15] = 4};
+	(void)state;
+	for (size_t i = 0; i < countof(cases); i++) {
+		struct range r = get(cases[i].address), inner = {0}, want = {0};
+		if (cases[i].inner)
+			want = get(cases[i].inner);
+		if (range_carries(&r, &inner) != !!cases[i].inner || memcmp(&inner, &want, sizeof inner))
+			fail_msg("%s", cases[i].address);
+	}
+	struct range a = range_of(6, mapped), b = get("8.8.4.4");
+	assert_memory_equal(&a, &b, sizeof a);
+}
+
 static void where_a_name_may_stand(void **state)
 {
 	struct host_name h;
@@ -166,7 +188,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_text), cmocka_unit_test(what_is_no_range), cmocka_unit_test(with_a_port),
-		cmocka_unit_test(inside),   cmocka_unit_test(kinds),		cmocka_unit_test(where_a_name_may_stand),
+		cmocka_unit_test(inside),   cmocka_unit_test(kinds),		cmocka_unit_test(what_is_carried),
+		cmocka_unit_test(where_a_name_may_stand),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

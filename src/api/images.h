@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+// Handlers of images, for the table in routes.c.
+#pragma once
+#include "api/server.h"
+
+void get_images(struct request *r);
+void get_image(struct request *r);
+void post_image(struct request *r);
+void delete_image(struct request *r);
