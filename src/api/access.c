@@ -128,11 +128,7 @@ static struct hold *holds; // one server in a process
 
 static void hold_drop(struct hold *h)
 {
-	for (struct hold **p = &holds; *p; p = &(*p)->next)
-		if (*p == h) {
-			*p = h->next;
-			break;
-		}
+	list_unlink(&holds, h, next);
 	timer_clear(h->loop, &h->late);
 	free(h);
 }

@@ -120,11 +120,7 @@ void e2b_stream_add(struct e2b_stream *s, const char *sandbox)
 
 void e2b_stream_del(struct e2b_stream *s)
 {
-	for (struct e2b_stream **p = &self.streams; *p; p = &(*p)->next)
-		if (*p == s) {
-			*p = s->next;
-			return;
-		}
+	list_unlink(&self.streams, s, next);
 }
 
 // From the start each time: what is cut may take others along.
@@ -153,11 +149,7 @@ static void forget(struct e2b_box *b)
 	struct err e;
 	if (engine_note_drop(self.engine, KIND, b->id, &e))
 		log_line(LOG_ERROR, "sandbox=%s %s", b->id, e.msg);
-	for (struct e2b_box **p = &self.boxes; *p; p = &(*p)->next)
-		if (*p == b) {
-			*p = b->next;
-			break;
-		}
+	list_unlink(&self.boxes, b, next);
 	loop_bury(self.loop, b, free_box);
 }
 

@@ -66,11 +66,7 @@ static void drop(struct watcher *w)
 	if (w->asked)
 		envd_error(w->asked, RPC_NOT_FOUND, "the watcher is gone");
 	w->asked = NULL;
-	for (struct watcher **p = &all; *p; p = &(*p)->next)
-		if (*p == w) {
-			*p = w->next;
-			break;
-		}
+	list_unlink(&all, w, next);
 	e2b_stream_del(&w->live);
 	if (w->job)
 		job_close(w->job);

@@ -233,33 +233,17 @@ static struct source *source_get(const char *id, struct err *e)
 
 static void source_drop(struct source *s)
 {
-	for (struct source **p = &all.sources; *p; p = &(*p)->next)
-		if (*p == s) {
-			*p = s->next;
-			break;
-		}
-	for (struct source **p = &all.by_wd[s->wd % WDS]; *p; p = &(*p)->same_slot)
-		if (*p == s) {
-			*p = s->same_slot;
-			break;
-		}
+	list_unlink(&all.sources, s, next);
+	list_unlink(&all.by_wd[s->wd % WDS], s, same_slot);
 	inotify_rm_watch(all.news.fd, s->wd);
 	free(s);
 }
 
 static void feed_drop(struct feed *f)
 {
-	for (struct feed **p = &f->stream->feeds; *p; p = &(*p)->of_stream)
-		if (*p == f) {
-			*p = f->of_stream;
-			break;
-		}
+	list_unlink(&f->stream->feeds, f, of_stream);
 	struct source *src = f->source;
-	for (struct feed **p = &src->feeds; *p; p = &(*p)->of_source)
-		if (*p == f) {
-			*p = f->of_source;
-			break;
-		}
+	list_unlink(&src->feeds, f, of_source);
 	free(f);
 	if (!src->feeds)
 		source_drop(src);

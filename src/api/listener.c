@@ -240,11 +240,7 @@ struct listener *front_listen(struct front *f, const char *address, bool insecur
 void front_unlisten(struct listener *l)
 {
 	struct front *f = l->front;
-	for (struct listener **p = &f->listeners; *p; p = &(*p)->next)
-		if (*p == l) {
-			*p = l->next;
-			break;
-		}
+	list_unlink(&f->listeners, l, next);
 	int fd = l->w.fd;
 	loop_del(f->loop, &l->w);
 	close(fd);

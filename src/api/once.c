@@ -103,11 +103,7 @@ void once_end(struct once *o, const struct err *e, const struct outcome *made)
 {
 	if (!o)
 		return;
-	for (struct once **p = &all; *p; p = &(*p)->next)
-		if (*p == o) {
-			*p = o->next;
-			break;
-		}
+	list_unlink(&all, o, next);
 	bool kept = !e && made->sandbox; // a setup that has to run first made nothing yet
 	struct creation_row c = {0};
 	if (kept) {

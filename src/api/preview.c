@@ -48,11 +48,7 @@ static void let_go(struct visit *v, bool again)
 	leave_inside(v);
 	front_until(v->conn, 0);
 	timer_clear(v->p->loop, &v->late);
-	for (struct visit **p = &v->p->visits; *p; p = &(*p)->next)
-		if (*p == v) {
-			*p = v->next;
-			break;
-		}
+	list_unlink(&v->p->visits, v, next);
 	struct front_conn *c = take(&v->conn);
 	flow_detach(take(&v->client));
 	loop_bury(v->p->loop, v, visit_free);

@@ -130,11 +130,7 @@ void request_suspend(struct request *r)
 
 static void wake(struct request *r)
 {
-	for (struct request **p = &r->server->suspended; *p; p = &(*p)->next)
-		if (*p == r) {
-			*p = r->next;
-			break;
-		}
+	list_unlink(&r->server->suspended, r, next);
 	r->suspended = false;
 	MHD_resume_connection(r->conn);
 	r->server->resumed = true;
@@ -398,11 +394,7 @@ void upgraded_close(struct upgraded *u)
 {
 	if (!u->handle)
 		return;
-	for (struct upgraded **p = &u->server->upgraded; *p; p = &(*p)->next)
-		if (*p == u) {
-			*p = u->next;
-			break;
-		}
+	list_unlink(&u->server->upgraded, u, next);
 	struct server *s = u->server;
 	MHD_upgrade_action(u->handle, MHD_UPGRADE_ACTION_CLOSE);
 	s->resumed = true;

@@ -47,11 +47,7 @@ struct cell *cell_new(struct native *n, enum cell_phase phase)
 
 void cell_bury(struct cell *c)
 {
-	for (struct cell **p = &c->n->cells; *p; p = &(*p)->all)
-		if (*p == c) {
-			*p = c->all;
-			break;
-		}
+	list_unlink(&c->n->cells, c, all);
 	ahead_unlend(c);
 	cell_enter(c, CELL_OVER);
 	timer_clear(c->n->loop, &c->timer);

@@ -73,11 +73,7 @@ void timer_clear(struct loop *l, struct timer *t)
 {
 	if (!t->at_ms)
 		return;
-	for (struct timer **p = &l->timers; *p; p = &(*p)->next)
-		if (*p == t) {
-			*p = t->next;
-			break;
-		}
+	list_unlink(&l->timers, t, next);
 	t->at_ms = 0;
 }
 

@@ -41,3 +41,13 @@ bool strv_equal(char *const *a, char *const *b); // NULL is as good as empty
 
 #define container_of(p, type, member) ((type *)((char *)(p) - offsetof(type, member)))
 #define countof(a) (sizeof(a) / sizeof(*(a)))
+
+// Takes obj out of the list that begins at *head and is linked by `next`; nothing happens when it is not in it.
+#define list_unlink(head, obj, next)              \
+	do {                                      \
+		__typeof__(obj) *at_ = (head);    \
+		while (*at_ && *at_ != (obj))     \
+			at_ = &(*at_)->next;      \
+		if (*at_)                         \
+			*at_ = (obj)->next;       \
+	} while (0)

@@ -259,11 +259,7 @@ static void on_fetched(void *ctx, const struct child_end *end_of)
 		err_set(&e, ERR_BUG, "skep-repo named no commit");
 		commit = "";
 	}
-	for (struct fetch **p = &f->g->fetches; *p; p = &(*p)->next)
-		if (*p == f) {
-			*p = f->next;
-			break;
-		}
+	list_unlink(&f->g->fetches, f, next);
 	if (*commit)
 		note_answer(f->g, f->key, f->repo, f->ref, answer);
 	for (struct fetch_wait *w = f->waits; w; w = w->next)

@@ -90,11 +90,7 @@ void box_free(void *p)
 void box_drop(struct box *b)
 {
 	struct err e;
-	for (struct box **p = &b->g->boxes; *p; p = &(*p)->next)
-		if (*p == b) {
-			*p = b->next;
-			break;
-		}
+	list_unlink(&b->g->boxes, b, next);
 	box_tell(b, true);
 	err_set(&e, ERR_NOT_FOUND, "sandbox %s was removed", b->row.id);
 	while (b->queue) {

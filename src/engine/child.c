@@ -53,11 +53,7 @@ static void finish(struct child *c)
 	if (c->pipe.fd >= 0 || c->end.fd >= 0)
 		return; // both must have ended
 	timer_clear(c->g->loop, &c->late);
-	for (struct child **p = &c->g->children; *p; p = &(*p)->next)
-		if (*p == c) {
-			*p = c->next;
-			break;
-		}
+	list_unlink(&c->g->children, c, next);
 	auto_buf struct buf said = BUF_INIT(ERR_MAX);
 	struct err e;
 	if (c->err_fd >= 0 && (lseek(c->err_fd, 0, SEEK_SET) || fs_read_fd(c->err_fd, &said, &e)))

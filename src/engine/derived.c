@@ -39,11 +39,7 @@ int derived_load(struct engine *g, struct err *e)
 void derived_drop(struct engine *g, struct derived *d)
 {
 	struct err e;
-	for (struct derived **p = &g->derived; *p; p = &(*p)->next)
-		if (*p == d) {
-			*p = d->next;
-			break;
-		}
+	list_unlink(&g->derived, d, next);
 	if (store_derived_drop(g->store, &d->row, &e))
 		log_line(LOG_ERROR, "%s", e.msg);
 	engine_wrote(g);

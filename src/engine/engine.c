@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The engine as a whole: its directories, what the store knows when it opens, and simple questions about sandboxes.
 #include "engine/review_int.h"
 #include "engine/child.h"
 #include "engine/net_int.h"

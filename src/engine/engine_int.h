@@ -2,17 +2,19 @@
 // Inside the engine. A box is a sandbox in memory: its row, its cell if any, and the tasks that wait for it.
 //
 //   box.c     finding boxes, names, the one-at-a-time rule, state moves
-//   create.c  checks and makes a sandbox           life.c    start stop pause remove
+//   create.c  checks and makes a sandbox           blank.c   ids and directories made ahead      create_caches.c  package caches
+//   life.c    start stop pause remove              engine.c  the whole: opened, loaded, closed
 //   exec.c    exec attach kill output              dial.c ports.c  connections into it      events.c  what cells report; reconcile
 //   record.c  the journal                          cellspec.c  row -> cell_spec
 //   env.c     environment of an exec               image.c  gc.c  child.c (sister programs)
 //   expiry.c  ttl, leases, pins                    check.c  rows that somebody edited
 //   note.c    what surfaces keep and are told      sync.c    what survives a power cut
-//   service.c the journal of the service
-//   snap_int.h stacks of layers: layers.c seal.c snapshot.c fork.c derived.c sizes.c budget.c
-//   review_int.h review: review.c
-//   base_int.h what it stands on: base.c made.c pin.c
-//   net_int.h what it may reach: policy.c net.c secret.c trust.c ca.c ask.c
+//   service.c the journal of the service           token.c   who may ask
+//   tap.h     an attached client in our own loop, for surfaces: tap.c feed.c job.c fileops.c
+//   snap_int.h stacks of layers: layers.c seal.c snapshot.c fork.c step.c derived.c sizes.c budget.c
+//   review_int.h review: review.c review_words.c export.c; heritage_int.h  what forks inherit of it
+//   base_int.h what it stands on: base.c made.c setup.c pin.c
+//   net_int.h what it may reach: policy.c net_request.c header.c net.c secret.c project.c trust.c ca.c ask.c
 #pragma once
 #include "base/loop.h"
 #include "engine/engine.h"

@@ -22,11 +22,7 @@ static void import_free(struct import *im)
 
 static void unlink_import(struct import *im)
 {
-	for (struct import **p = &im->g->imports; *p; p = &(*p)->next)
-		if (*p == im) {
-			*p = im->next;
-			return;
-		}
+	list_unlink(&im->g->imports, im, next);
 }
 
 static void discard_partial(struct import *im)

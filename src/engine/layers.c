@@ -121,11 +121,7 @@ bool layer_is_touched(struct engine *g, const char *layer)
 
 static void compaction_free(struct compaction *c)
 {
-	for (struct compaction **p = &c->g->compactions; *p; p = &(*p)->next)
-		if (*p == c) {
-			*p = c->next;
-			break;
-		}
+	list_unlink(&c->g->compactions, c, next);
 	strv_free(c->from);
 	free(c);
 }

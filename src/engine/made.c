@@ -34,11 +34,7 @@ static void making_free(struct making *m)
 
 static void unlink_making(struct making *m)
 {
-	for (struct making **p = &m->g->makings; *p; p = &(*p)->next)
-		if (*p == m) {
-			*p = m->next;
-			return;
-		}
+	list_unlink(&m->g->makings, m, next);
 }
 
 static void keep_info(struct making *m, const json_t *answer)

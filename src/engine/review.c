@@ -28,11 +28,7 @@ void review_want_done(struct review_want *w)
 
 static void review_drop(struct review *r)
 {
-	for (struct review **p = &r->g->reviews; *p; p = &(*p)->next)
-		if (*p == r) {
-			*p = r->next;
-			break;
-		}
+	list_unlink(&r->g->reviews, r, next);
 	review_want_done(&r->want);
 	buf_done(&r->out);
 	free(r->ref);

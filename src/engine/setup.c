@@ -87,11 +87,7 @@ static void stand_on(struct sandbox *s, const struct derived *d)
 
 static void unlink_run(struct setup_run *r)
 {
-	for (struct setup_run **p = &r->g->setups; *p; p = &(*p)->next)
-		if (*p == r) {
-			*p = r->next;
-			return;
-		}
+	list_unlink(&r->g->setups, r, next);
 }
 
 static void run_free(struct setup_run *r)

@@ -81,11 +81,7 @@ int snap_drop(struct engine *g, struct snap *n, struct err *e)
 	if (store_snapshot_drop(g->store, n->row.id, e))
 		return -1;
 	engine_wrote(g);
-	for (struct snap **p = &g->snaps; *p; p = &(*p)->next)
-		if (*p == n) {
-			*p = n->next;
-			break;
-		}
+	list_unlink(&g->snaps, n, next);
 	char of[ID_SIZE];
 	memcpy(of, n->row.sandbox, sizeof of);
 	layers_release(g, n->row.lowers);

@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/netfilter_ipv4.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -262,22 +261,17 @@ static void find_dialled(int fd, bool wide, union addr *out)
 		out->sa.sa_family = 0;
 }
 
-static struct conn *conn_new(struct gate *g, int fd)
+static struct conn *conn_new(struct gate *g, int fd, const union addr *source)
 {
 	struct conn *c = xcalloc(1, sizeof *c);
 	struct conn_own *o = xcalloc(1, sizeof *o);
-	socklen_t n = sizeof o->source;
-	int on = 1;
-	*o = (struct conn_own){.c = c, .timer.fn = on_timer};
+	*o = (struct conn_own){.c = c, .timer.fn = on_timer, .source = *source};
 	o->judging = (struct judging){.fn = on_verdict, .quiet = true};
 	c->g = g;
 	c->own = o;
 	c->id = ++g->last_id ? g->last_id : ++g->last_id;
 	c->started_ms = clock_ms();
-	if (!getpeername(fd, &o->source.sa, &n))
-		c->source_port = addr_port(&o->source);
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+	c->source_port = addr_port(source);
 	o->pass = pass_new(c, fd, &calls);
 	c->next = g->conns;
 	if (c->next)
@@ -314,9 +308,9 @@ static bool find_host(struct conn *c)
 	return true;
 }
 
-static void conn_accept(struct gate *g, int fd, bool wide)
+static void conn_accept(struct gate *g, int fd, const union addr *source, bool wide)
 {
-	struct conn *c = conn_new(g, fd);
+	struct conn *c = conn_new(g, fd, source);
 	find_dialled(fd, wide, &c->own->dialled);
 	c->port = addr_port(&c->own->dialled);
 	if (!find_host(c)) {
@@ -340,9 +334,11 @@ static void on_accept(struct watch *w, uint32_t events)
 	struct gate *g = l->g;
 	(void)events;
 	for (int i = 0; i < ACCEPTS && g->listening; i++) {
-		int fd = accept4(w->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		union addr source = {0};
+		socklen_t n = sizeof source;
+		int fd = accept4(w->fd, &source.sa, &n, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd >= 0) {
-			conn_accept(g, fd, l != &g->listeners[0]);
+			conn_accept(g, fd, &source, l != &g->listeners[0]);
 			continue;
 		}
 		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
@@ -376,8 +372,11 @@ int conn_serve(struct gate *g, const int fds[3], struct err *e)
 	g->listening = true;
 	for (int i = 0; i < 3; i++) {
 		g->listeners[i] = (struct listener){.w = {.fd = -1, .fn = on_accept}, .g = g, .fd = fds[i]};
-		if (fds[i] >= 0 && fcntl(fds[i], F_SETFL, O_NONBLOCK))
+		if (fds[i] < 0)
+			continue;
+		if (fcntl(fds[i], F_SETFL, O_NONBLOCK))
 			return err_sys(e, "make the listener non-blocking");
+		gate_tune(fds[i]); // what is accepted inherits it
 	}
 	return listener_watch(&g->listeners[0], true, e) || watch_wide(g, e) ? -1 : 0;
 }

@@ -11,7 +11,6 @@
 #include "base/str.h"
 #include "gate/resolve.h"
 #include <errno.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -70,10 +69,8 @@ static void succeed(struct dial *d, struct attempt *t)
 {
 	struct dialing *owner = d->d;
 	struct conn *c = owner->c;
-	int fd = t->w.fd, on = 1;
+	int fd = t->w.fd;
 	loop_del(&d->g->loop, &t->w);
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
 	c->upstream = t->a;
 	addr_print(&t->a, c->address);
 	dial_end(d);
@@ -156,6 +153,7 @@ static int attempt_start(struct dial *d, struct attempt *t, const union addr *a)
 		note_failure(d, a, errno);
 		return -1;
 	}
+	gate_tune(fd); // while the answer is on its way
 	if (loop_add(&d->g->loop, &t->w, fd, LOOP_OUT, &e))
 		return -1;
 	take_fd(&fd);

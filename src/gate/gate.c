@@ -12,6 +12,7 @@
 #include "gate/resolve.h"
 #include "gate/selfseal.h"
 #include <fcntl.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -24,6 +25,13 @@
 const struct secrets *gate_secrets(const struct gate *g)
 {
 	return &g->secrets;
+}
+
+void gate_tune(int fd)
+{
+	int on = 1;
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
 }
 
 void gate_reset(int fd)

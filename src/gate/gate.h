@@ -139,6 +139,7 @@ void gate_denied(struct gate *g, struct conn *c, const char *what, const char *w
 // --- the rest ---
 
 const struct secrets *gate_secrets(const struct gate *g); // borrowed until the next event from the loop
+void gate_tune(int fd);	 // small pieces leave at once, a peer that is gone is noticed
 void gate_reset(int fd); // takes fd: the peer sees a reset at once instead of an orderly end
 // The connection is over and its sockets are closed: sends net.request unless per-request ones were sent, frees c after
 // the event batch. Outstanding judgings and dialings must be done with.

@@ -129,7 +129,10 @@ static int flow_move(struct gate *g, struct flow *f)
 {
 	if (f->done || f->from->fd < 0 || f->to->fd < 0)
 		return 0;
+	bool first = f->first.n;
 	int rc = send_first(f);
+	if (rc > 0 && first && !f->eof) // there is hardly more yet, and the loop tells when there is
+		return 0;
 	while (rc > 0 && f->tap && !f->eof)
 		rc = show_once(f);
 	if (rc < 0 || f->first.n || (f->tap && !f->eof))
@@ -286,9 +289,10 @@ void pass_tap(struct pass *p, bool (*fn)(struct conn *c, const void *bytes, size
 
 void pass_upstream(struct pass *p, int fd)
 {
+	bool asked = p->up.first.n;
 	p->upstream.fd = fd;
 	timer_set(&p->c->g->loop, &p->idle, GATE_IDLE_MS);
-	move_all(p);
+	move(p, true, !asked); // no host has answered what it is only now being asked
 }
 
 static void end_close(struct end *en, enum pass_close how)

@@ -26,8 +26,13 @@
 // developer's own session needs.
 static int limit_namespace(const struct contain *c, struct err *e)
 {
-	if (fs_put(AT_FDCWD, "/proc/sys/user/max_user_namespaces", c->nested ? "256" : "0", e))
-		return -1;
+	// One that is held open by a descriptor costs no process; those of the network take the host long to clear away.
+	static const char *const kinds[] = {"user", "mnt", "net", "pid", "ipc", "uts", "cgroup"};
+	for (size_t i = 0; i < (c->nested ? countof(kinds) : 1); i++) {
+		auto_free char *path = xasprintf("/proc/sys/user/max_%s_namespaces", kinds[i]);
+		if (fs_put(AT_FDCWD, path, c->nested ? "256" : "0", e))
+			return -1;
+	}
 	return userns_limit_watches(USERNS_ONE_CELL, e);
 }
 

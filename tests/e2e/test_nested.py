@@ -172,6 +172,22 @@ def test_namespaces_are_counted(home, skep):
     assert int(r.out.split()[0]) <= most, r.out + r.err
 
 
+HOARD = """
+import ctypes, os
+libc = ctypes.CDLL(None)
+assert not libc.unshare(0x10000000)
+kept = []
+while len(kept) < 300 and not libc.unshare(0x40000000):
+    kept.append(os.open("/proc/self/ns/net", os.O_RDONLY))
+print(len(kept))
+"""
+
+
+def test_namespaces_without_a_process_are_counted_too(home, skep):
+    sid = home.new("--nested")
+    assert 100 < int(skep("exec", sid, "--", "python3", "-c", HOARD).ok().line) < 260
+
+
 def test_ordinary_nested_work_is_not_denied(home, skep, bwrap):
     sid = home.new("--nested")
     skep("exec", sid, "--", bwrap, *BWRAP["proc"], "true").ok()
