@@ -7,6 +7,7 @@
 #include "cli/build.h"
 #include "cli/home.h"
 #include "cli/line.h"
+#include "cli/term.h"
 #include <string.h>
 #include <unistd.h>
 
@@ -14,7 +15,7 @@ static void show_wait(bool waiting)
 {
 	static const char on[] = "skep: waiting for skepd\xe2\x80\xa6", off[] = "\r\033[K";
 	struct err ignored;
-	if (isatty(STDERR_FILENO) &&
+	if (isatty(STDERR_FILENO) && !term_is_dumb() &&
 	    fs_write_all(STDERR_FILENO, waiting ? on : off, waiting ? sizeof on - 1 : sizeof off - 1, &ignored))
 		return;
 }

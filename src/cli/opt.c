@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "cli/words.h"
 #include <assert.h>
 #include <string.h>
 
@@ -77,17 +78,24 @@ static int set_value(const struct opt *o, const char *v, void *values, struct er
 	return -1;
 }
 
+// Of another tool, where a sandbox is made: those words are about that.
+static int unknown_here(struct parser *p, const char *word)
+{
+	const char *instead = find_long(p->cmd, str_of("mount")) ? words_option(word) : NULL;
+	return err_set(p->e, ERR_INVALID, "unknown option %s%s%s", word, instead ? ": here it is " : "", instead ? instead : "");
+}
+
 static int unknown_long(struct parser *p, struct str name)
 {
 	char **names = NULL;
-	auto_free char *word = xstrndup(name.p, name.n);
+	auto_free char *word = xstrndup(name.p, name.n), *dashed = xasprintf("--%s", word);
 	for (const struct opt *o = p->cmd->opts; o && o->name; o++)
 		strv_add(&names, o->name);
-	const char *near = str_nearest(word, names);
+	const char *near = words_option(dashed) ? NULL : str_nearest(word, names);
 	if (near)
 		err_set(p->e, ERR_INVALID, "unknown option --%s: did you mean --%s?", word, near);
 	else
-		err_set(p->e, ERR_INVALID, "unknown option --%s", word);
+		unknown_here(p, dashed);
 	strv_free(names);
 	return -1;
 }
@@ -122,7 +130,7 @@ static int take_letters(struct parser *p)
 			return 0;
 		}
 		if (!o)
-			return err_set(p->e, ERR_INVALID, "unknown option -%c", *s);
+			return unknown_here(p, (char[]){'-', *s, 0});
 		if (o->kind == OPT_FLAG) {
 			if (set_value(o, NULL, p->values, p->e))
 				return -1;

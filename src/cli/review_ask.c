@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/out.h"
+#include "cli/term.h"
 #include <regex.h>
 #include <stdlib.h>
 #include <string.h>
@@ -381,8 +382,7 @@ int review_patch_mode(const struct call *c, struct api *a, const struct review_p
 {
 	struct err e;
 	struct answers x = {0};
-	const char *no = getenv("NO_COLOR");
-	struct asking asking = {.dismiss = dismiss, .colour = isatty(STDOUT_FILENO) && !(no && *no)};
+	struct asking asking = {.dismiss = dismiss, .colour = term_colour(NULL)};
 	auto_json json_t *diff = review_ask_diff(a, p, o, true, &e);
 	if (!diff)
 		return out_fail(c, &e);

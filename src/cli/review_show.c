@@ -7,6 +7,7 @@
 #include "base/proc.h"
 #include "base/str.h"
 #include "cli/out.h"
+#include "cli/term.h"
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -31,7 +32,7 @@ static const char *pager_of(void)
 		if (v)
 			return *v && strcmp(v, "cat") ? v : NULL;
 	}
-	return "less";
+	return term_is_dumb() ? NULL : "less";
 }
 
 // As git does it: a text that fits stays, colours pass, the screen is not cleared.
@@ -69,8 +70,7 @@ struct screen *screen_open(const char *color)
 	struct screen *s = xcalloc(1, sizeof *s);
 	s->fd = STDOUT_FILENO;
 	s->terminal = isatty(STDOUT_FILENO);
-	const char *no = getenv("NO_COLOR");
-	s->colour = color && strcmp(color, "auto") ? !strcmp(color, "always") : s->terminal && !(no && *no);
+	s->colour = term_colour(color);
 	s->b = BUF_INIT(1 << 20);
 	if (s->terminal)
 		start_pager(s);

@@ -6,6 +6,7 @@
 #include "base/str.h"
 #include <errno.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <termios.h>
@@ -35,6 +36,20 @@ void term_size(uint32_t *out_rows, uint32_t *out_cols)
 			return;
 		}
 	}
+}
+
+bool term_is_dumb(void)
+{
+	const char *t = getenv("TERM");
+	return !t || !*t || !strcmp(t, "dumb");
+}
+
+bool term_colour(const char *when)
+{
+	const char *no = getenv("NO_COLOR");
+	if (when && strcmp(when, "auto"))
+		return !strcmp(when, "always");
+	return isatty(STDOUT_FILENO) && !term_is_dumb() && !(no && *no);
 }
 
 void term_restore(void)

@@ -5,6 +5,7 @@
 #include "base/str.h"
 #include "cli/home.h"
 #include "cli/out.h"
+#include "cli/words.h"
 #include "model/msg.h"
 #include <fcntl.h>
 #include <stdlib.h>
@@ -137,7 +138,8 @@ static char *near_verb(const char *word, const char *family)
 static int unknown_verb(const char *word, const char *family)
 {
 	auto_free char *what = xasprintf("unknown verb %s%s", family ? family : "", family ? " " : "");
-	auto_free char *help = family ? xasprintf("%s ", family) : xstrdup(""), *near = near_verb(word, family);
+	const char *ours = family ? NULL : words_verb(word);
+	auto_free char *help = family ? xasprintf("%s ", family) : xstrdup(""), *near = ours ? xstrdup(ours) : near_verb(word, family);
 	auto_free char *told = near ? xasprintf("%s: did you mean skep %s?", word, near) : xstrdup(word);
 	if (*word == '-')
 		return complain("unknown option ", word, help);

@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "cli/live.h"
 #include "cli/out.h"
+#include "cli/term.h"
 #include "cli/verbs.h"
 #include <errno.h>
 #include <poll.h>
@@ -408,8 +409,7 @@ static int watch_run(const struct call *c)
 	struct err e;
 	auto_api struct api a = API_CLOSED;
 	struct watch w = {.call = c, .o = c->opts, .api = &a};
-	const char *no = getenv("NO_COLOR"), *when = w.o->color ? w.o->color : "auto";
-	w.colour = strcmp(when, "auto") ? !strcmp(when, "always") : isatty(STDOUT_FILENO) && !(no && *no);
+	w.colour = term_colour(w.o->color);
 	if (w.o->ask && w.o->json) {
 		err_set(&e, ERR_INVALID, "-i asks a person, --json is for programs: one of them");
 		return out_usage(c, &e);

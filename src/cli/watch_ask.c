@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "cli/live.h"
 #include "cli/out.h"
+#include "cli/term.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -28,8 +29,7 @@ bool watch_ask_quits(void)
 
 static char ask(const json_t *change, const json_t *hunk)
 {
-	const char *no = getenv("NO_COLOR");
-	bool colour = isatty(STDOUT_FILENO) && !(no && *no);
+	bool colour = term_colour(NULL);
 	for (;;) {
 		auto_buf struct buf b = BUF_INIT(4 << 20);
 		show_hunk(&b, change, hunk, colour);

@@ -2,6 +2,7 @@
 """The command line's own contract: verbs, help, usage errors, JSON, completion, doctor."""
 import json
 import os
+import re
 import subprocess
 
 import pytest
@@ -38,6 +39,29 @@ def test_unknown_verb_and_none(skep):
 @pytest.mark.parametrize("argv, meant", [(["rnu", "--", "true"], "skep run?"), (["image", "imprt", "x"], "skep image import?"), (["polcy"], "skep policy?"), (["help", "difff"], "skep diff?"), (["run", "--nmae", "x", "--", "true"], "--name?")])
 def test_slips_of_the_finger(skep, argv, meant):
     skep(*argv).fails(2, f"did you mean {meant}")
+
+
+@pytest.mark.parametrize("word, meant", [("list", "skep ps?"), ("images", "skep image ls?"), ("inspect", "skep show?"), ("delete", "skep rm?"), ("review", "skep apply -p?")])
+def test_verbs_of_other_tools(skep, word, meant):
+    skep(word).fails(2, f"unknown verb {word}: did you mean {meant}")
+
+
+def test_options_of_other_tools(skep):
+    for argv, here in ((["-it"], "nothing: a command of run has the input"), (["-v", "/x:/y"], "--mount DIR"), (["--network", "none"], "--net PRESET"), (["-p", "80:80"], "skep preview ID PORT")):
+        skep("run", *argv, "--", "true").fails(2, f"unknown option {argv[0][:2] if argv[0][1] != '-' else argv[0]}: here it is {here}")
+    assert "here it is" not in skep("ps", "-v").fails(2, "unknown option -v").err
+
+
+def test_every_verb_of_another_tool_leads_to_one_of_ours(skep):
+    """The table names verbs that exist."""
+    src = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "src/cli/words.c")
+    with open(src, encoding="ascii") as f:
+        table = f.read().split("verbs_elsewhere[] = {")[1].split("};")[0]
+    pairs = re.findall(r'\{"([a-z]+)",\s*"([a-z -]+)"\}', table)
+    assert len(pairs) > 20
+    for theirs, ours in pairs:
+        skep(*ours.split(), "--help").ok()
+        skep(theirs).fails(2, f"did you mean skep {ours}?")
 
 
 def test_help_is_in_columns(skep):

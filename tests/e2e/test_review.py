@@ -155,6 +155,9 @@ def test_patch_mode_on_a_terminal(home, terminal):
     assert t.wait() == 1 and b"twenty" not in read(f"{d}/a.txt")
     r = home.skep("apply", b.id, "-p").ok()  # nobody answers: nothing is taken, and the question has a line of its own
     assert r.out.endswith("]? \n") and b"twenty" not in read(f"{d}/a.txt")
+    for env in ({"TERM": "dumb"}, {"NO_COLOR": "1", "SKEP_PAGER": "cat"}):  # nothing but text; less would complain about the first
+        t = terminal("diff", b.id, env=env)
+        assert t.wait() == 0 and b"\x1b" not in t.seen and b"-line 20\r\n+twenty" in t.seen and b"WARNING" not in t.seen
     t = terminal("diff", b.id, env={"PAGER": "cat"})
     t.expect(r"\x1b\[31m-line 20\x1b\[m\r\n\x1b\[32m\+twenty")
     assert t.wait() == 0
