@@ -173,7 +173,7 @@ static void on_end(struct cell *c, const struct frame *f)
 	struct wire w = {.p = f->p, .n = f->n};
 	auto_free char *reason = wire_get_str(&w);
 	uint32_t pending = wire_get_u32(&w);
-	struct cell_end end = {.reason = reason, .pending = pending == UINT32_MAX ? -1 : (int64_t)pending};
+	struct cell_end end = {.reason = reason, .pending = pending == CHANGES_UNKNOWN ? -1 : (int64_t)pending};
 	end.removed = wire_get_u8(&w);
 	end.seq = wire_get_u64(&w);
 	auto_free char *head = wire_get_str(&w);

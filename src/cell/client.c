@@ -196,7 +196,7 @@ static void pump_end(struct client *cl)
 		return;
 	auto_buf struct buf b = BUF_INIT(1 << 20);
 	uint8_t removed = c->remove_layer;
-	wire_u32(&b, c->pending);
+	wire_u32(&b, c->walk_done ? c->pending : CHANGES_UNKNOWN);
 	wire_strv(&b, c->changed);
 	chan_send_buf(&cl->chan, M_CHANGES, 0, &b);
 	chan_send(&cl->chan, M_DONE, 0, 0, &removed, 1);

@@ -142,7 +142,7 @@ void control_send_gone(struct cell *c)
 		return;
 	c->told = true;
 	wire_str(&b, c->gone_reason);
-	wire_u32(&b, c->walk_done ? c->pending : UINT32_MAX);
+	wire_u32(&b, c->walk_done ? c->pending : CHANGES_UNKNOWN);
 	wire_u8(&b, c->remove_layer);
 	wire_u64(&b, c->journal.seq);
 	wire_str(&b, c->journal.head);

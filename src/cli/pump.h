@@ -21,7 +21,7 @@ struct pump_spec {
 struct pump_result {
 	struct exec_result exit;
 	bool out_closed;    // nobody reads our output any more; the exec goes on without us
-	uint32_t n_changes; // with has_changes: the cell ended with the exec
+	uint32_t n_changes; // with has_changes: the cell ended with the exec; may be CHANGES_UNKNOWN
 	char **changes;	    // "M path"; not all when there are many
 	bool has_changes, removed;
 	char **hits; // messages told

@@ -9,6 +9,7 @@
 #include "cli/session.h"
 #include "cli/term.h"
 #include "cli/verbs.h"
+#include "model/msg.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -54,7 +55,9 @@ static bool is_told(void)
 static void summarize(const char *ref, const struct pump_result *r)
 {
 	auto_buf struct buf b = BUF_INIT(64 << 10);
-	if (r->n_changes)
+	if (r->n_changes == CHANGES_UNKNOWN)
+		buf_str(&b, "which files changed is not known: the cell died before it could look\n");
+	else if (r->n_changes)
 		list_changes(&b, r);
 	else
 		buf_str(&b, "no files changed\n");

@@ -25,6 +25,12 @@
 
 static unsigned n_execs; // that are there, over or not
 static struct exec *spare; // of the one before: the next costs no page
+static struct chore *over;
+
+void exec_init(struct chore *when_over)
+{
+	over = when_over;
+}
 
 // --- streams ---
 
@@ -53,6 +59,7 @@ static void stream_end(struct exec *x, struct stream *s)
 {
 	s->ended = s->quiet = true;
 	loop_soon(x->loop, &x->ended);
+	loop_soon(x->loop, over);
 }
 
 static bool is_flowing(const struct stream *s)
@@ -73,6 +80,7 @@ static void send_exit(struct exec *x)
 	chan_send(x->chan, M_EXIT, x->last, x->id, b.p, b.n);
 	chan_flush(x->chan);
 	x->reported = true;
+	loop_soon(x->loop, over);
 }
 
 // The result follows the bytes: it is sent once every stream has been read empty after the end.

@@ -40,6 +40,8 @@ struct exec {
 	int keeper_fd;
 };
 
+void exec_init(struct chore *over); // which is done whenever an exec may be over by what was seen of it
+
 // NULL and *e on failure to start (kind NOT_FOUND: no such command; DENIED: not executable).
 struct exec *exec_start(const struct init_opts *o, struct loop *l, struct chan *c, uint32_t id, struct exec_spec *s,
 			struct err *e);

@@ -33,6 +33,7 @@ struct init {
 	struct chan chan;
 	struct exec *execs;
 	struct watch signals;
+	struct chore over;
 	struct timer grace;
 	bool ending, walk;
 	uint64_t peak; // memory of the largest process that ended since somebody asked
@@ -78,6 +79,12 @@ static void sweep(void)
 		*p = x->next;
 		loop_bury(&self.loop, x, (void (*)(void *))exec_free);
 	}
+}
+
+static void on_over(struct chore *t)
+{
+	(void)t;
+	sweep();
 }
 
 static void send_err(uint8_t type, uint32_t id, const struct err *e)
@@ -466,6 +473,8 @@ _Noreturn void init_run(struct init_opts *opts, const struct buf *ready, int rea
 	self.chan.on_close = on_close;
 	self.chan.on_drain = on_drain;
 	self.signals.fn = on_signal;
+	self.over.fn = on_over;
+	exec_init(&self.over);
 	if (sig < 0 || loop_add(&self.loop, &self.signals, sig, LOOP_IN, &e))
 		_exit(1);
 	if (!chan_send_fd(&self.chan, M_READY, 0, ready->p, ready->n, ready_fd))

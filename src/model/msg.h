@@ -15,6 +15,7 @@
 
 // Of K, C, N and G alike. Who greets in another version is refused with both numbers, and nothing else of the greeting is read.
 #define PROTO_VERSION 3
+#define CHANGES_UNKNOWN UINT32_MAX // nobody could look
 #define STDIN_APPEND (~0ull) // offset of bytes of stdin that go behind whatever came, also from other clients
 
 enum msg_type {
@@ -67,7 +68,8 @@ enum msg_type {
 	M_SUSPENDED, // the foreground job of the terminal stopped (^Z); M_SIGNAL SIGCONT goes on
 	M_EXIT,	   // exec_result; I: stream 1: the cell ends with it, M_CHANGES follows; u32 wait status, or u32 -1 and u32 errno, str what
 	M_CHANGES, // I: u32 count, strv as for C, u32 files changed since the walk before beyond those told, u32 n, n x (u8 kind, u8 as
-		   // the base again, u8 executable, str path, bytes SHA-256 before, after; empty: none). C, after M_EXIT where the cell ends with it: u32 count, strv "A path" | "M path" | "D path"
+		   // the base again, u8 executable, str path, bytes SHA-256 before, after; empty: none). C, after M_EXIT where the cell ends with it: u32 count or
+		   // CHANGES_UNKNOWN, strv "A path" | "M path" | "D path"
 	M_DONE,	   // C, last: u8 sandbox removed
 
 	// I: skep-cell -> init

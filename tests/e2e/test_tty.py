@@ -6,7 +6,7 @@ import os
 import signal
 import time
 
-from kit import find_procs, wait_for
+from kit import depth, find_procs, proc_stat, wait_for
 
 
 def test_run_on_a_terminal_has_one(home, terminal):
@@ -139,6 +139,24 @@ def test_summary_on_a_terminal(home, terminal, project):
     t = terminal("run", "--", "sh", "-c", "echo x > newfile; echo y >> README")
     t.expect("newfile")
     assert t.wait() == 0
+
+
+def test_summary_of_what_is_over_at_once(home, terminal, project):
+    """Its keeper may be gone before pid 1 hears that it began."""
+    for i in range(8):
+        t = terminal("run", "--", "sh", "-c", f"> newfile{i}")
+        t.expect(f"newfile{i}", 4)
+        assert t.wait() == 0
+
+
+def test_summary_of_a_cell_that_died(home, terminal, project):
+    t = terminal("run", "--", "sh", "-c", "echo x > newfile; exec sleep 6543210")
+    pid = wait_for(lambda: [p for p in find_procs("6543210") if depth(p) > 1], why="the command")[0]
+    while depth(proc_stat(pid)[1]) > 1:
+        pid = proc_stat(pid)[1]
+    os.kill(pid, signal.SIGKILL)  # pid 1 of the cell
+    t.expect("which files changed is not known")
+    assert t.wait() != 0
 
 
 def test_shell_says_where_it_was(home, terminal, project):
