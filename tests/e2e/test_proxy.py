@@ -15,6 +15,7 @@ import threading
 
 import pytest
 
+from dial_kit import VERSION
 from kit import IS_ROOT, ROOT, wait_for
 from preview_kit import end, link, serve
 from stream_kit import WebSocket
@@ -130,7 +131,7 @@ def events(r):
 
 def test_all_of_it_through_a_proxy(home, site):
     status, _, data = site.ask("GET", "/v1/version")
-    assert status == 200 and json.loads(data)["protocol"] == 2
+    assert status == 200 and json.loads(data)["protocol"] == VERSION
     assert site.ask("GET", "/v1/version", headers={})[0] == 401
     status, _, data = site.ask("POST", "/v1/sandboxes", {"start": True})
     assert status == 201, data
