@@ -116,6 +116,7 @@ static void on_up(struct cell *c, const struct frame *f)
 	close_fd(&c->secrets);
 	cell_enter(c, CELL_UP);
 	c->w->up(c->w, &up, NULL);
+	pool_ask(c->n); // the processor is free for the next
 	isolation_done(&up.isolation);
 }
 

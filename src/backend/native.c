@@ -98,8 +98,6 @@ static struct cell *native_start(struct backend *b, const struct cell_spec *spec
 	buf_add(&c->key, key.p, key.n);
 	cell_deadline(c, START_MS);
 	pool_want(n, c);
-	if (warm_ok)
-		pool_refill_soon(n);
 	return c;
 }
 

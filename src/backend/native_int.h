@@ -5,7 +5,7 @@
 #include "backend/backend.h"
 #include "base/chan.h"
 
-#define WARM_MIN 6
+#define WARM_MIN 4
 #define WARM_MAX 128 // 0.3 MiB each, for half a minute after they were needed
 
 enum cell_phase {
@@ -76,6 +76,10 @@ struct native {
 	int n_starting; // cells that have their spec and are not up
 	int burst;	// starts beside others, without a pause between
 	uint64_t taken_ms; // when the last one was
+	uint64_t given_ms; // when somebody who waited got a slot
+	int processors;
+	uint64_t came_ms[4]; // when cells that had ended were slots again, the last ones
+	unsigned n_came;
 	int n_wanted; // slots on their way for starts that wait, or waited
 	struct timer shrink;
 	struct buf key; // place of the newest start: what the pool is made for

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "model/msg.h"
 #include <string.h>
+#include <unistd.h>
 
 #define REFILL_PAUSE_MS 1000
 #define SHRINK_MS 30000
@@ -15,8 +16,10 @@
 #define BATCH 4	    // slots asked for at once
 #define FOR_POOL (1u << 31) // in the id of a slot that nobody waits for
 #define BURST_MS 100 // a pause in which nobody asks ends a burst
+#define HANGS_MS 1000 // a start that is not through by then
 #define PLENTY 8 // slots, or a third of those we want: then the cells that end need not hurry to be one again
-#define WANTED_MAX 8 // at once, for those who wait: more would be no faster, and cells that end may be slots before
+#define QUICK_MS 16 // in which several cells came back: more than could be made
+#define PLAIN_KEEP 1 // slots for no place in particular, for the first start in another one
 
 static void list_add(struct cell **list, struct cell *c)
 {
@@ -78,6 +81,35 @@ bool pool_abounds(const struct native *n)
 	return n_fitting(n) >= (n->want / 3 < PLENTY ? n->want / 3 : PLENTY);
 }
 
+// A slot costs several times what it costs to use a cell again: while those come back, making slots would only hold them up.
+static bool come_quickly(const struct native *n)
+{
+	return n->n_came >= countof(n->came_ms) && clock_ms() - n->came_ms[n->n_came % countof(n->came_ms)] < QUICK_MS;
+}
+
+// As many slots are made at once as there are processors; a cell that ends meanwhile is one sooner.
+static bool is_served(const struct native *n, const struct cell *c)
+{
+	return c->warm_ok && (n->n_wanted + n->n_starting >= n->processors || (same_key(&c->key, &n->key) && come_quickly(n)));
+}
+
+// at_least: for so many in any case.
+static void ask(struct native *n, int at_least)
+{
+	for (struct cell *c = n->connected ? n->waiting : NULL; c; c = c->next) {
+		if (c->want_id || (is_served(n, c) && at_least-- <= 0))
+			continue;
+		c->want_id = ++n->last_id;
+		n->n_wanted++;
+		send_want(n, c->want_id, c->profile, c->warm_ok, &c->key);
+	}
+}
+
+void pool_ask(struct native *n)
+{
+	ask(n, 0);
+}
+
 // --- cells that ended while slots abounded: they are left alone until there is time, or need ---
 
 void pool_rest(struct native *n, struct cell *c)
@@ -104,7 +136,7 @@ void pool_aim(struct native *n, const struct buf *key)
 		return;
 	buf_clear(&n->key);
 	buf_add(&n->key, key->p, key->n);
-	n->n_asked = 0; // what is on its way was meant for another place
+	n->n_asked = n->n_came = 0; // what is on its way was meant for another place
 	ahead_unlearn(n);
 }
 
@@ -135,7 +167,21 @@ void pool_refill(struct native *n)
 // creates pause, when it is empty, and from what ended cells leave.
 void pool_refill_soon(struct native *n)
 {
-	timer_set(n->loop, &n->soon, SOON_MS);
+	if (!n->waiting || !n->soon.at_ms) // who waits is looked after, however many come behind
+		timer_set(n->loop, &n->soon, SOON_MS);
+}
+
+// Enough for the place where sandboxes are made: those for no place in particular wait for nobody.
+static void drop_plain(struct native *n)
+{
+	int keep = PLAIN_KEEP;
+	for (struct cell *c = n->warm, *next; c && n_fitting(n) + n->n_tired + n->n_asked >= n->want; c = next) {
+		next = c->next;
+		if (c->key.n || c->promised || keep-- > 0)
+			continue;
+		pool_forget(n, c);
+		cell_bury(c);
+	}
 }
 
 void pool_back(struct native *n)
@@ -147,8 +193,14 @@ void pool_back(struct native *n)
 static void on_soon(struct timer *t)
 {
 	struct native *n = container_of(t, struct native, soon);
+	ask(n, clock_ms() - n->given_ms >= SOON_MS); // those that start may hang
+	if (n->waiting || (n->n_starting && clock_ms() - n->taken_ms < HANGS_MS)) { // no pause: it is that the processors are busy
+		timer_set(n->loop, t, SOON_MS);
+		return;
+	}
 	ahead_offer_all(n);
 	pool_refill(n);
+	drop_plain(n);
 	for (int k = 0; k < BATCH && wake_one(n); k++)
 		;
 	if (n->tired)
@@ -230,23 +282,14 @@ struct cell *pool_take(struct native *n, const char *id, const struct buf *key, 
 	return c;
 }
 
-void pool_ask(struct native *n)
-{
-	for (struct cell *c = n->connected ? n->waiting : NULL; c; c = c->next) {
-		if (c->want_id || (c->warm_ok && n->n_wanted >= WANTED_MAX))
-			continue;
-		c->want_id = ++n->last_id;
-		n->n_wanted++;
-		send_want(n, c->want_id, c->profile, c->warm_ok, &c->key);
-	}
-}
-
 void pool_want(struct native *n, struct cell *c)
 {
 	c->want_id = 0;
 	list_add(&n->waiting, c);
-	if (c->warm_ok)
+	if (c->warm_ok) {
 		wake_one(n); // the first to come is taken
+		pool_refill_soon(n);
+	}
 	pool_ask(n); // or when the nursery is back
 }
 
@@ -274,6 +317,7 @@ static void give(struct native *n, struct cell *c, int fd)
 {
 	struct err e;
 	list_del(&n->waiting, c);
+	n->given_ms = clock_ms();
 	if (cell_connect(c, fd, &e)) {
 		cell_fail_later(c, &e);
 		return;
@@ -294,7 +338,7 @@ static void answered(struct native *n, uint32_t id)
 }
 
 // To whoever waits for just such a one; the nursery's answer to that request then fills the pool.
-void pool_again(struct native *n, struct cell *c)
+static void put(struct native *n, struct cell *c)
 {
 	pool_forget(n, c); // it may have woken by itself
 	struct cell *first = n->waiting;
@@ -320,6 +364,13 @@ void pool_again(struct native *n, struct cell *c)
 		timer_set(n->loop, &n->shrink, SHRINK_MS);
 }
 
+void pool_again(struct native *n, struct cell *c)
+{
+	if (pool_fits(n, c))
+		n->came_ms[n->n_came++ % countof(n->came_ms)] = clock_ms();
+	put(n, c);
+}
+
 void pool_slot(struct native *n, struct frame *f)
 {
 	struct err e;
@@ -337,7 +388,7 @@ void pool_slot(struct native *n, struct frame *f)
 		cell_bury(c);
 		return;
 	}
-	pool_again(n, c);
+	put(n, c);
 }
 
 void pool_refused(struct native *n, const struct frame *f, const struct err *e)
@@ -366,6 +417,7 @@ void pool_lost(struct native *n)
 void pool_open(struct native *n)
 {
 	n->want = WARM_MIN;
+	n->processors = (int)sysconf(_SC_NPROCESSORS_ONLN);
 	n->key = BUF_INIT(FRAME_MAX);
 	n->shape = BUF_INIT(FRAME_MAX);
 	n->refill.fn = on_refill;

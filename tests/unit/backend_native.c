@@ -21,8 +21,8 @@ static char dir[64];
 static struct loop loop;
 static struct backend *be;
 static struct chan nursery;		   // the other end of channel N
-static struct chan slots[32];		   // the other ends of channel K
-static int n_slots, wants_warm, wants_cold, greetings;
+static struct chan slots[128];		   // the other ends of channel K
+static int n_slots, n_specs, n_closed, wants_warm, wants_cold, greetings;
 static int lent, given_back, expected; // identities
 static struct chan *spec_at;
 static uint32_t last_spec, remove_id;
@@ -62,6 +62,7 @@ static void send_err(struct chan *c, uint32_t id, enum err_kind kind, const char
 
 static void on_slot_close(struct chan *c)
 {
+	n_closed++;
 	chan_close(c);
 }
 
@@ -70,6 +71,7 @@ static void on_slot_frame(struct chan *c, struct frame *f)
 	if (f->type == M_SPEC) {
 		last_spec = f->id;
 		spec_at = c;
+		n_specs++;
 	} else if (f->type == M_EXPECT) {
 		expected++;
 	} else if (f->type == M_KILL)
@@ -140,7 +142,7 @@ static int set_up(void **state)
 	int sv[2];
 	struct err e;
 	(void)state;
-	n_slots = wants_warm = wants_cold = greetings = lent = given_back = expected = 0;
+	n_slots = n_specs = n_closed = wants_warm = wants_cold = greetings = lent = given_back = expected = 0;
 	spec_at = NULL;
 	refuse_slots = false;
 	if (fmt_to(dir, sizeof dir, "/tmp/skep-native-XXXXXX") || !mkdtemp(dir) || loop_init(&loop, &e))
@@ -276,6 +278,75 @@ static void keeps_a_pool_and_refills_it(void **state)
 	bring_up(&w);
 	turn_until(&wants_warm, 2 * WARM_MIN); // a new place: slots made for it
 	assert_int_equal(wants_cold, 0);
+}
+
+// Slots that were made before anybody knew where.
+static void slots_for_no_place_go(void **state)
+{
+	(void)state;
+	struct watched w = watched();
+	turn_until(&wants_warm, WARM_MIN);
+	bring_up(&w);
+	turn_until(&n_closed, WARM_MIN - 2); // one was taken, one stays
+	turn(30);
+	assert_int_equal(n_closed, WARM_MIN - 2);
+}
+
+static void start_many(struct watched *w, int n)
+{
+	for (int i = 0; i < n; i++) {
+		char id[ID_SIZE];
+		assert_int_equal(fmt_to(id, sizeof id, "s%015d", i), 0);
+		w[i] = watched();
+		start_as(&w[i], id, PROFILE_USER, true);
+	}
+}
+
+static void starts_that_hang_hold_up_nobody(void **state)
+{
+	(void)state;
+	struct watched w[40];
+	turn_until(&wants_warm, WARM_MIN);
+	start_many(w, countof(w));
+	turn_until(&n_specs, countof(w)); // none of them is ever up
+}
+
+static void send_gone(struct chan *c, uint8_t again)
+{
+	auto_buf struct buf b = BUF_INIT(1024);
+	wire_str(&b, "exec ended");
+	wire_u32(&b, 0);
+	wire_u8(&b, 1);
+	wire_u64(&b, 8);
+	wire_str(&b, "beef");
+	chan_send(c, M_GONE, again, 0, b.p, b.n);
+	chan_send(c, M_AGAIN, 0, 0, NULL, 0);
+}
+
+// Each is up at once, ends at once and comes back at once.
+static void on_quick_frame(struct chan *c, struct frame *f)
+{
+	on_slot_frame(c, f);
+	if (f->type == M_SPEC) {
+		answer_up(c);
+		send_gone(c, 1);
+	}
+}
+
+static void cells_that_come_back_serve_those_who_wait(void **state)
+{
+	(void)state;
+	struct watched first = watched(), w[40];
+	bring_up(&first);
+	turn_until(&wants_warm, 2 * WARM_MIN);
+	for (int i = 0; i < n_slots; i++)
+		slots[i].on_frame = on_quick_frame;
+	n_specs = 0;
+	start_many(w, countof(w));
+	turn_until(&n_specs, countof(w));
+	assert_in_range(wants_warm, 2 * WARM_MIN, 4 * WARM_MIN); // not one for each
+	for (size_t i = 0; i < countof(w); i++)
+		assert_true(w[i].ups == 1 && w[i].failed.kind == ERR_NONE && w[i].gones == 1);
 }
 
 static void root_and_used_layers_get_cold_slots(void **state)
@@ -490,6 +561,9 @@ int main(void)
 #define T(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
 		T(keeps_a_pool_and_refills_it),
+		T(slots_for_no_place_go),
+		T(starts_that_hang_hold_up_nobody),
+		T(cells_that_come_back_serve_those_who_wait),
 		T(root_and_used_layers_get_cold_slots),
 		T(tells_what_happens),
 		T(answers_requests_by_id),
