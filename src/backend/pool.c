@@ -152,14 +152,23 @@ static void make_room(struct native *n)
 	}
 }
 
-void pool_refill(struct native *n)
+static int n_missing(const struct native *n)
+{
+	return n->want - n_fitting(n) - n->n_tired - n->n_asked;
+}
+
+static void ask_for_pool(struct native *n, int k)
 {
 	if (!n->connected || n->refill.at_ms)
 		return;
-	int have = n_fitting(n) + n->n_tired;
-	for (int k = 0; have + n->n_asked < n->want && k < BATCH; k++, n->n_asked++) // the rest when these are there
+	for (int missing = n_missing(n); missing > 0 && k > 0; missing--, k--, n->n_asked++)
 		send_want(n, ++n->last_id | FOR_POOL, PROFILE_USER, true, &n->key);
-	if (have + n->n_asked < n->want)
+}
+
+void pool_refill(struct native *n)
+{
+	ask_for_pool(n, BATCH);
+	if (n->connected && !n->refill.at_ms && n_missing(n) > 0) // the rest when these are there
 		timer_set(n->loop, &n->soon, SOON_MS);
 }
 
@@ -175,7 +184,7 @@ void pool_refill_soon(struct native *n)
 static void drop_plain(struct native *n)
 {
 	int keep = PLAIN_KEEP;
-	for (struct cell *c = n->warm, *next; c && n_fitting(n) + n->n_tired + n->n_asked >= n->want; c = next) {
+	for (struct cell *c = n->warm, *next; c && n_missing(n) <= 0; c = next) {
 		next = c->next;
 		if (c->key.n || c->promised || keep-- > 0)
 			continue;
@@ -186,7 +195,7 @@ static void drop_plain(struct native *n)
 
 void pool_back(struct native *n)
 {
-	if (!n->waiting && !n->refill.at_ms && n_fitting(n) + n->n_tired + n->n_asked < n->want)
+	if (!n->waiting && !n->refill.at_ms && n_missing(n) > 0)
 		send_want(n, 0, PROFILE_USER, 2, &n->key);
 }
 
@@ -291,6 +300,9 @@ void pool_want(struct native *n, struct cell *c)
 		pool_refill_soon(n);
 	}
 	pool_ask(n); // or when the nursery is back
+	int idle = n->processors - n->n_wanted - n->n_starting;
+	if (c->warm_ok && !come_quickly(n)) // they stay: whoever comes next would wait as well
+		ask_for_pool(n, idle < BATCH ? idle : BATCH);
 }
 
 void pool_fail(struct native *n, const struct err *e, bool pool_only)
