@@ -55,9 +55,9 @@ class Bench:
     def skep(self, *argv):
         return self.run(f"{self.build}/skep", *argv).strip()
 
-    def spawn(self, argv, count=1, idle_ms=0, width=0):
+    def spawn(self, argv, count=1, idle_ms=0, width=0, **kw):
         """([seconds of each run], wall seconds or None)"""
-        out = self.run(f"{self.build}/bench/spawn", "-n", str(count), "-i", str(idle_ms), "-c", str(width), "--", *argv)
+        out = self.run(f"{self.build}/bench/spawn", "-n", str(count), "-i", str(idle_ms), "-c", str(width), "--", *argv, **kw)
         times = [int(x) / 1e9 for x in out.split("\n") if x.isdigit()]
         wall = [int(x.split()[1]) / 1e9 for x in out.split("\n") if x.startswith("wall")]
         return times, wall[0] if wall else None
@@ -153,18 +153,33 @@ class Bench:
         self.table.times("create, run true, remove: after 100 ms idle", self.turns({**skep, **fast, "bare": [TRUE]}, max(r // 2, 4), 3, 100), "bwrap", "≤ 0.5")
 
     def burst(self, peers):
-        everyone = {"skep run": [f"{self.build}/skep", "run", "--", TRUE], **{n: a for n, a in peers.items() if n in ("bwrap", "runc")}}
+        """A burst comes out of the blue, at a place that was used before; beside it: right after another one, and where nothing ran but one command."""
+        skep = [f"{self.build}/skep", "run", "--", TRUE]
+        soon, elsewhere = "skep run, 50 ms after another", "skep run, in a new place"
+        rounds = 2 if self.args.quick else 7
         for width in (8, 32):
             what = f"burst of 100, {width} at a time"
-            walls, times = {n: [] for n in everyone}, {n: [] for n in everyone}
-            for _ in range(2 if self.args.quick else 7):
-                order = list(everyone)
-                random.shuffle(order)
-                for n in order:
-                    time.sleep(0.05)
-                    t, wall = self.spawn(everyone[n], 100, 0, width)
-                    walls[n].append(wall)
-                    times[n] += t
+            walls, times = {}, {}
+
+            def one(n, argv, cwd=self.project):
+                t, wall = self.spawn(argv, 100, 0, width, cwd=cwd)
+                walls.setdefault(n, []).append(wall)
+                times.setdefault(n, []).extend(t)
+
+            everyone = {"skep run": skep, **{n: a for n, a in peers.items() if n in ("bwrap", "runc")}}
+            for _ in range(rounds):
+                for n in random.sample(list(everyone), len(everyone)):
+                    time.sleep(0.5)
+                    one(n, everyone[n])
+                    if n == "skep run":
+                        time.sleep(0.05)
+                        one(soon, skep)
+            for k in range(rounds):
+                cwd = f"{self.top}/place{width}-{k}"
+                os.mkdir(cwd)
+                self.spawn(skep, 1, cwd=cwd)
+                time.sleep(0.5)
+                one(elsewhere, skep, cwd)
             self.table.raw[what] = {"wall": walls, "each": times}
             base = quantile(walls["bwrap"], 0.5) * 1e3 if "bwrap" in walls else None
             for n, w in walls.items():

@@ -137,6 +137,8 @@ void pool_aim(struct native *n, const struct buf *key)
 	buf_clear(&n->key);
 	buf_add(&n->key, key->p, key->n);
 	n->n_asked = n->n_came = 0; // what is on its way was meant for another place
+	int left = n_fitting(n);    // from when it was the place
+	n->want = left > WARM_MIN ? left : WARM_MIN;
 	ahead_unlearn(n);
 }
 
