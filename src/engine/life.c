@@ -357,8 +357,10 @@ void box_remove(struct task *t)
 	} else if (t->force || b->row.pending == 0 || b->row.state == STATE_DELETING) {
 		remove_now(t);
 	} else if (b->row.pending > 0) {
-		err_set(&e, ERR_CONFLICT, "%s has %lld pending change%s: skep diff %s shows them, skep apply %s takes them, rm --force "
-			"removes them too", ref, (long long)b->row.pending, b->row.pending == 1 ? "" : "s", ref, ref);
+		bool one = b->row.pending == 1;
+		const char *them = one ? "it" : "them";
+		err_set(&e, ERR_CONFLICT, "%s has %lld pending change%s: skep diff %s shows %s, skep apply %s takes %s, rm --force removes %s too", ref,
+			(long long)b->row.pending, one ? "" : "s", ref, them, ref, them, them);
 		task_end(t, &e);
 	} else if (t->counting) {
 		err_set(&e, ERR_UNAVAILABLE, "whether changes of %s are pending is not known: the cell that counted them died (--force removes it anyway)", ref);
