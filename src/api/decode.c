@@ -79,8 +79,10 @@ static int decode_mounts(const json_t *a, struct create *c, struct err *e)
 	json_t *o;
 	if (!a || json_is_null(a))
 		return 0;
-	if (!json_is_array(a) || json_array_size(a) > 64)
-		return err_set(e, ERR_INVALID, "field \"mounts\" must be a list of at most 64");
+	if (!json_is_array(a))
+		return err_set(e, ERR_INVALID, "field \"mounts\" must be a list");
+	if (json_array_size(a) > LIMIT_MOUNTS)
+		return err_set(e, ERR_LIMIT, "%zu mounts, and %d is the most: mount a directory above them", json_array_size(a), LIMIT_MOUNTS);
 	c->mounts = xcalloc(json_array_size(a), sizeof *c->mounts);
 	c->n_mounts = (uint32_t)json_array_size(a);
 	json_array_foreach(a, i, o) if (decode_mount(o, &c->mounts[i], e)) return err_wrap(e, "mounts");

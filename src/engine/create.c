@@ -101,8 +101,8 @@ static int check_mount(struct engine *g, struct cell_mount *m, struct err *e)
 
 static int check_mounts(struct engine *g, struct create *c, struct err *e)
 {
-	if (c->n_mounts > 64)
-		return err_set(e, ERR_LIMIT, "more than 64 mounts");
+	if (c->n_mounts > LIMIT_MOUNTS)
+		return err_set(e, ERR_LIMIT, "%u mounts with the project's, and %d is the most: mount a directory above them", c->n_mounts, LIMIT_MOUNTS);
 	for (uint32_t i = 0; i < c->n_mounts; i++)
 		if (check_mount(g, &c->mounts[i], e))
 			return -1;

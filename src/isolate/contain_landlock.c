@@ -9,10 +9,9 @@
 #include <unistd.h>
 
 #define PATHS 8
-#define MOUNTS 64 // what is mounted beyond can be read only
 
 struct rules {
-	struct landlock_rule list[PATHS + MOUNTS + 2 + LIMIT_LAYERS];
+	struct landlock_rule list[PATHS + LIMIT_MOUNTS + 2 + LIMIT_LAYERS];
 	size_t n;
 };
 
@@ -43,9 +42,14 @@ static int add_paths(struct rules *r, const struct cell_spec *s, struct err *e)
 	for (size_t i = 0; i < PATHS; i++)
 		if (add_path(r, paths[i].path, paths[i].write, paths[i].device, e))
 			return -1;
-	for (uint32_t i = 0; i < s->n_mounts && r->n < PATHS + MOUNTS; i++)
-		if (s->mounts[i].writable && add_path(r, s->mounts[i].dst, true, false, e))
+	for (uint32_t i = 0; i < s->n_mounts; i++) {
+		if (!s->mounts[i].writable)
+			continue;
+		if (r->n == PATHS + LIMIT_MOUNTS) // without a rule it would be shown as writable and refuse every write
+			return err_set(e, ERR_LIMIT, "more than %d writable mounts: give some as :ro, or mount a directory above them", LIMIT_MOUNTS);
+		if (add_path(r, s->mounts[i].dst, true, false, e))
 			return -1;
+	}
 	return 0;
 }
 

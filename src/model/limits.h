@@ -39,6 +39,7 @@ struct limits {
 #define LIMIT_FILES_RECORDED 256	// file.changed events of one walk, or of one second while somebody watches; the rest is counted
 #define LIMIT_WALK 1000000		// entries one change walk looks at
 #define LIMIT_LAYERS 32		// sealed layers below a writable one
+#define LIMIT_MOUNTS 64		// of one sandbox, the project's among them
 #define LIMIT_STOP_GRACE_MS 2000	// from SIGTERM to SIGKILL
 #define LIMIT_TICKETS 16 // of one exec, not used yet
 #define LIMIT_TICKET_MS 10000		// a ticket not used by then is void

@@ -92,6 +92,18 @@ def test_extra_mounts(home, skep):
     assert os.listdir(d) == ["data"]
 
 
+def test_as_many_writable_mounts_as_there_may_be(home, skep):
+    """Each can be written to; one more is refused, not shown as writable and then read-only."""
+    many = []
+    for i in range(65):
+        os.makedirs(f"{home.top}/many/{i}")
+        os.chmod(f"{home.top}/many/{i}", 0o777)  # root's own keep their owner inside
+        many += ["--mount", f"{home.top}/many/{i}:/many/{i}:rw"]
+    skep("run", *many[:128], "--", "sh", "-c", "for d in /many/*; do echo in > $d/f || exit 1; done").ok()
+    assert all(os.path.exists(f"{home.top}/many/{i}/f") for i in range(64))
+    skep("new", *many).fails(6, "65 mounts", "64")
+
+
 def test_mount_that_is_not_there(home, skep):
     skep("run", "--mount", f"{home.top}/none", "--", "true").fails(125, "none")
 
