@@ -191,13 +191,14 @@ int decode_job(const json_t *o, struct exec_request *x, struct err *e)
 		       : 0;
 }
 
-// Things the design knows and this version does not do: said by name, not as unknown fields.
-static int refuse_unbuilt(const json_t *o, struct err *e)
+// Others are known by name only: said so, and not as if the field were unknown.
+static int check_backend(const json_t *o, struct err *e)
 {
-	static const char *const unbuilt[] = {"backend"};
-	for (size_t i = 0; i < countof(unbuilt); i++)
-		if (json_object_get(o, unbuilt[i]))
-			return err_set(e, ERR_UNSUPPORTED, "\"%s\" is not supported by this version of skep", unbuilt[i]);
+	const char *backend = NULL;
+	if (json_get_str(o, "backend", &backend, e))
+		return -1;
+	if (backend && strcmp(backend, "native"))
+		return err_set(e, ERR_UNSUPPORTED, "no backend \"%.40s\" in this version of skep: native is the one there is", backend);
 	return 0;
 }
 
@@ -375,13 +376,13 @@ static int decode_setup(const json_t *o, enum setup_mode *out, struct err *e)
 int decode_create(const json_t *o, struct create *c, struct err *e)
 {
 	static const char *const known[] = {
-		"name", "cwd", "repo", "empty", "image", "profile", "nested", "trace", "env", "mounts", "limits",
+		"name", "cwd", "repo", "empty", "image", "backend", "profile", "nested", "trace", "env", "mounts", "limits",
 		"timeout_ms", "ttl_ms", "idle_ms", "labels", "workspace_path", "min_isolation", "run", "keep", "start",
 		"umask", "caller_env", "caller_path", "exec", "project", "setup", "cache_env", "from", "context", "ref", "auto_snapshot", "on_expiry", "git_env", "pin", "alternates",
 		"pinned", "lease_ms", NET_FIELDS, NULL};
 	bool has_umask, project = true;
 	c->umask_bits = 022;
-	if (refuse_unbuilt(o, e) || json_only(o, known, e) || own_str(o, "name", &c->name, e) || own_str(o, "cwd", &c->cwd, e) ||
+	if (json_only(o, known, e) || check_backend(o, e) || own_str(o, "name", &c->name, e) || own_str(o, "cwd", &c->cwd, e) ||
 	    own_str(o, "repo", &c->repo, e) || json_get_bool(o, "empty", &c->empty, e) || own_str(o, "image", &c->image, e) ||
 	    decode_kinds(o, c, e) || json_get_bool(o, "nested", &c->nested, e) || json_get_strv(o, "env", &c->env, e) ||
 	    decode_mounts(json_object_get(o, "mounts"), c, e) || decode_limits(json_object_get(o, "limits"), &c->limits, e))

@@ -18,7 +18,7 @@ const struct api_schema api_schemas[] = {
 	{"ErrorBody", "kind:s! message:s! hint:s needs:s"},
 	{"Empty", ""},
 	{"Version", "version:s! protocol:i! pid:i!"},
-	{"Create", "name:s cwd:s repo:s empty:b image:s profile:s nested:b trace:b env:[]s mounts:[]#MountWish limits:#LimitsWish "
+	{"Create", "name:s cwd:s repo:s empty:b image:s backend:s profile:s nested:b trace:b env:[]s mounts:[]#MountWish limits:#LimitsWish "
 		   "timeout_ms:i ttl_ms:i idle_ms:i labels:m workspace_path:s min_isolation:s run:b keep:b start:b umask:i caller_env:[]s "
 		   "caller_path:s exec:#Exec project:b setup:s cache_env:[]s from:s context:s ref:s auto_snapshot:b on_expiry:s git_env:[]s "
 		   "pin:b alternates:[]s pinned:b lease_ms:i " NET_FIELDS},

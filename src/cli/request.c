@@ -382,6 +382,7 @@ static int put_create(struct jsonw *w, const struct create_opts *o, const struct
 	jw_open(w, '{');
 	jw_kstr(w, "name", o->name);
 	jw_kstr(w, "image", o->image);
+	jw_kstr(w, "backend", o->backend);
 	jw_kstr(w, "min_isolation", o->min_isolation);
 	jw_kstr(w, "from", o->from);
 	jw_kstr(w, "context", o->context);

@@ -5,7 +5,7 @@
 #include "cli/net.h"
 
 struct create_opts {
-	const char *name, *repo, *image, *workspace_path, *min_isolation;
+	const char *name, *repo, *image, *backend, *workspace_path, *min_isolation;
 	const char *from, *context, *ref, *on_expiry;
 	bool empty, root, nested, no_trace, auto_snapshot, pin, no_project, no_setup, wait_setup; // wait_setup: no option
 	char **env, **mounts, **labels, **alternates;
@@ -31,6 +31,8 @@ struct create_opts {
 		FLAG(CREATE_AT(empty), "empty", 0, "start with an empty workspace"),                              \
 		HINTED(OPT_STR, HINT_IMAGE, CREATE_AT(image), "image", 0, "IMAGE",                                \
 		       "use an imported image (default: this host's system)"),                                    \
+		VALUE(OPT_STR, CREATE_AT(backend), "backend", 0, "BACKEND",                                       \
+		      "what makes its cells: native (default), the one there is"),                                \
 		FLAG(CREATE_AT(root), "root", 0, "be root inside, so that packages can be installed"),            \
 		FLAG(CREATE_AT(nested), "nested", 0, "allow nested user namespaces (weaker)"),                    \
 		FLAG(CREATE_AT(no_trace), "no-trace", 0, "forbid ptrace inside"),                                 \

@@ -306,7 +306,7 @@ def test_remove_with_pending_changes_says_what_to_do(home, skep, project):
     sid = home.new("--name", "full")
     skep("exec", sid, "--", "touch", "pending-f").ok()
     r = skep("rm", "full").fails(4, "skep diff full")
-    assert "skep apply full" in r.err and "--force" in r.err
+    assert "has 1 pending change: skep diff full shows it, skep apply full takes it, rm --force removes it too" in r.err
     one_line(r)
     assert " 1 file changed, 0 insertions(+), 0 deletions(-)" in skep("diff", "--stat", "full").ok().out
     skep("rm", "--force", "full").ok()
