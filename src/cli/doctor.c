@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // doctor: what this machine offers, what a cell would be made of, and whether the shipped attacks hold.
 #include "base/home.h"
+#include "base/jsonw.h"
 #include "base/mem.h"
 #include "base/proc.h"
 #include "cli/attack.h"
+#include "cli/build.h"
 #include "cli/home.h"
 #include "cli/out.h"
 #include "cli/tls.h"
@@ -91,12 +93,60 @@ static bool is_absent(const json_t *probe)
 	return false;
 }
 
+// What runs may be older than what was installed since. It is only looked at: doctor starts none.
+static void put_daemon(struct jsonw *w, const char *home)
+{
+	struct err e;
+	auto_free char *sock = xasprintf("%s/run/skepd.sock", home);
+	auto_fd int fd = home_connect(sock, &e);
+	pid_t other = build_of_other(fd);
+	auto_free char *detail = other ? xasprintf("process %d is of another build than this skep", (int)other)
+				       : xstrdup(fd < 0 ? "none runs: the next skep starts one" : "runs, and is of this build");
+	auto_free char *fix = other ? xasprintf("kill %d (what runs in sandboxes goes on)", (int)other) : NULL;
+	jw_open(w, '{');
+	jw_kstr(w, "name", "skepd");
+	jw_kstr(w, "state", other ? "gap" : "ok");
+	jw_kstr(w, "detail", detail);
+	jw_kstr(w, "fix", fix);
+	jw_close(w, '}');
+}
+
+static void put_value(struct jsonw *w, const json_t *v)
+{
+	auto_buf struct buf b = BUF_INIT(PROBE_MAX);
+	json_print(&b, v, 0);
+	jw_raw(w, buf_cstr(&b));
+}
+
+// What skep-cell found out of the machine, and what we know of skepd.
+static json_t *ask(const char *home, struct err *e)
+{
+	auto_buf struct buf raw = BUF_INIT(PROBE_MAX), all = BUF_INIT(2 * PROBE_MAX);
+	auto_free char *arg = xstrdup(home); // some checks are about where it lies
+	auto_json json_t *j = ask_cell("--probe", arg, &raw, e) ? NULL : json_read(raw.p, raw.n, e);
+	struct jsonw w = {.b = &all};
+	size_t i;
+	json_t *c;
+	if (!j)
+		return NULL;
+	jw_open(&w, '{');
+	jw_key(&w, "checks");
+	jw_open(&w, '[');
+	json_array_foreach(json_object_get(j, "checks"), i, c) put_value(&w, c);
+	put_daemon(&w, home);
+	jw_close(&w, ']');
+	jw_key(&w, "in_force");
+	put_value(&w, json_object_get(j, "in_force"));
+	jw_close(&w, '}');
+	return json_read(all.p, all.n, e);
+}
+
 static int probe(const struct call *c, bool as_json)
 {
 	struct err e;
-	auto_buf struct buf raw = BUF_INIT(PROBE_MAX), b = BUF_INIT(4 * PROBE_MAX);
-	auto_free char *home = home_dir(getenv("HOME"), &e); // some checks are about where it lies
-	auto_json json_t *j = !home || ask_cell("--probe", home, &raw, &e) ? NULL : json_read(raw.p, raw.n, &e);
+	auto_buf struct buf b = BUF_INIT(4 * PROBE_MAX);
+	auto_free char *home = home_dir(getenv("HOME"), &e);
+	auto_json json_t *j = home ? ask(home, &e) : NULL;
 	if (!j)
 		return out_fail(c, &e);
 	if (as_json)

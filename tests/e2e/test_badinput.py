@@ -29,11 +29,19 @@ def test_a_daemon_of_another_build(home, skep):
         f.write(b"later")
     r = run("show", "nope")
     assert r.returncode == 3 and "nope" in r.stderr and f"kill {pid} ends it" in r.stderr and len(r.stderr.splitlines()) == 1
+    assert f"process {pid} is of another build" in run("doctor").stdout and "is of this build" in skep("doctor").out
     os.kill(pid, signal.SIGTERM)
     wait_for(lambda: proc_state(pid) in (None, "Z"), 10, why="skepd to end")
+    assert "none runs" in run("doctor").stdout and home.skepd_pid() is None
     r = run("show", "nope")
     assert r.returncode == 3 and "another build" not in r.stderr
     assert "another build" in skep("show", "nope").err  # now the old command line is the stranger
+
+
+def test_backend(home, skep, project):
+    """The word of the contract: there is one, and another is told from a mistyped option."""
+    assert home.show(home.new("--backend", "native"))["backend"] == "native"
+    one_line(skep("new", "--backend", "docker").fails(9, "docker", "native"))
 
 
 def test_a_word_that_is_neither_sandbox_nor_path(home, skep, project):
