@@ -253,6 +253,7 @@ void ports_forget(struct box *b); // its cell is gone
 // Through the cell, or into the file. By whoever acts, else by who asked for the operation that has the box, else by skepd.
 void record(struct box *b, const char *type, const char *body);
 void record_by(struct box *b, const char *by, const char *type, const char *body);
+void record_before_cell(struct box *b); // an end that was cut off is noticed, and stays noticed
 void record_unheard(struct box *b); // the cell is gone: what it did not get any more
 void record_late_flush(struct box *b); // the cell is up: what waited goes through it
 void record_forget(struct box *b);

@@ -68,6 +68,8 @@ static int begin_cell(struct task *t, bool maintenance, struct err *e)
 		return -1;
 	if (!maintenance)
 		expiry_lift(b);
+	if (b->row.layer_made) // a first cell has nothing behind it
+		record_before_cell(b);
 	memcpy(b->cell_row.sandbox, b->row.id, sizeof b->cell_row.sandbox);
 	key_make(b->cell_row.key);
 	b->cell_row.pid = 0;

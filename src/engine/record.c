@@ -27,13 +27,25 @@ static int append(struct box *b, const char *by, const char *type, const char *b
 	auto_fd int dir = fs_open(b->g->sandboxes, b->row.id, O_RDONLY | O_DIRECTORY, 0, e);
 	if (dir < 0 || journal_open(&j, dir, e))
 		return -1;
-	int rc = journal_append(&j, type, by, body, false, e);
+	uint64_t had = j.seq;
+	int rc = journal_go_on(&j, b->row.anchor_seq, b->row.anchor, e) || (type && journal_append(&j, type, by, body, false, e)) ? -1 : 0;
 	b->row.anchor_seq = j.seq;
 	memcpy(b->row.anchor, j.head, sizeof b->row.anchor);
 	journal_close(&j);
+	if (j.seq == had)
+		return rc;
 	auto_free char *written = xasprintf("sandboxes/%s", b->row.id);
 	sync_journal(b->g, written);
 	return rc;
+}
+
+// A cell knows no anchor and goes on behind what it finds: a cut end must be noticed before it is told. One whose journal can not
+// be opened says so itself.
+void record_before_cell(struct box *b)
+{
+	struct err e;
+	if (append(b, NULL, NULL, NULL, &e) && e.kind != ERR_CONFLICT)
+		log_line(LOG_WARN, "sandbox=%s journal: %s", b->row.id, e.msg);
 }
 
 static void on_late(struct timer *t);

@@ -151,6 +151,20 @@ int journal_open(struct journal *j, int dirfd, struct err *e)
 	return rc ? -1 : 0;
 }
 
+int journal_go_on(struct journal *j, uint64_t anchor_seq, const char *anchor_hash, struct err *e)
+{
+	char body[48];
+	uint64_t had = j->seq;
+	if (had > anchor_seq || (had == anchor_seq && (!had || !strcmp(j->head, anchor_hash))))
+		return 0;
+	if (had == anchor_seq ? fmt_to(body, sizeof body, "\"changed\":true")
+			      : fmt_to(body, sizeof body, "\"missing\":%llu", (unsigned long long)(anchor_seq - had)))
+		return err_set(e, ERR_BUG, "journal.recovered does not fit");
+	j->seq = anchor_seq;
+	memcpy(j->head, anchor_hash, SHA256_HEX);
+	return journal_append(j, "journal.recovered", "skepd", body, false, e);
+}
+
 void journal_close(struct journal *j)
 {
 	if (!j->is_open)

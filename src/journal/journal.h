@@ -32,6 +32,10 @@ struct journal {
 // dirfd: the sandbox's directory, borrowed. CONFLICT while another holds the journal, INVALID when its last
 // line is not ours to continue. An incomplete last line is cut and a journal.recovered event says so.
 int journal_open(struct journal *j, int dirfd, struct err *e) MUST_USE;
+// Of what state.db last knew of it: when the end up to there is cut off or was changed, goes on behind the anchor and not behind
+// what is left. So the gap stays in the chain, and journal_verify finds it however much is appended; a journal.recovered event
+// says how many are missing, or that the last one was changed. For the one who has the journal open.
+int journal_go_on(struct journal *j, uint64_t anchor_seq, const char *anchor_hash, struct err *e) MUST_USE;
 void journal_close(struct journal *j); // gives the lock up; safe on a zeroed or closed one
 
 // body: NULL, or JSON members without the braces, in one line. One that makes the line too long is replaced

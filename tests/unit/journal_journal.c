@@ -121,6 +121,38 @@ static void lines_are_json_and_chained(void **state)
 	assert_int_equal(r.events, 10);
 }
 
+// An end that was cut off, or a last line that was changed, is not healed by what is appended later.
+static void going_on_behind_the_anchor_keeps_the_gap(void **state)
+{
+	struct journal whole, j;
+	struct err e;
+	make_ten(dir_of(state), &whole);
+	must_open(&j, dir_of(state));
+	assert_int_equal(journal_go_on(&j, 10, whole.head, &e), 0);
+	assert_int_equal(journal_go_on(&j, 4, "older", &e), 0);
+	assert_int_equal(j.seq, 10); // as it should be: nothing to say
+	journal_close(&j);
+	auto_buf struct buf b = BUF_INIT(1 << 20), after = BUF_INIT(1 << 20);
+	slurp(dir_of(state), "journal", &b);
+	size_t cut = b.n - 1;
+	while (b.p[cut - 1] != '\n')
+		cut--;
+	spew(dir_of(state), "journal", b.p, cut);
+	must_open(&j, dir_of(state));
+	assert_int_equal(journal_go_on(&j, 10, whole.head, &e), 0);
+	must_append(&j, NULL);
+	journal_close(&j);
+	struct journal_report r = verify(dir_of(state), 12, j.head);
+	assert_false(r.ok);
+	assert_int_equal(r.line, 10);
+	must_open(&j, dir_of(state));
+	assert_int_equal(journal_go_on(&j, 12, whole.head, &e), 0); // the last line is not the one that was known
+	journal_close(&j);
+	slurp(dir_of(state), "journal", &after);
+	assert_non_null(strstr(buf_cstr(&after), "\"missing\":1"));
+	assert_non_null(strstr(buf_cstr(&after), "\"changed\":true"));
+}
+
 static void reopening_continues_the_chain(void **state)
 {
 	struct journal j;
@@ -519,7 +551,7 @@ static void a_line_too_long_is_found(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(lines_are_json_and_chained), T(reopening_continues_the_chain), T(a_zeroed_one_may_be_closed),
+		T(lines_are_json_and_chained), T(going_on_behind_the_anchor_keeps_the_gap), T(reopening_continues_the_chain), T(a_zeroed_one_may_be_closed),
 		T(there_is_one_writer), T(the_lock_stays_on_the_first_segment), T(the_chain_runs_through_segments),
 		T(an_empty_newest_segment_is_continued), T(an_incomplete_line_is_cut_and_recorded),
 		T(zeros_after_a_power_cut_are_cut), T(a_damaged_last_line_is_not_continued),
