@@ -76,7 +76,10 @@ static int write_file(struct txn_env *env, int fd, const struct op *op, struct e
 	int rc = fs_write_all(fd, p ? p : object.p, p ? n : object.n, e);
 	if (object.object)
 		shadow_bytes_done(&object);
-	return rc;
+	if (rc && e->kind == ERR_LIMIT)
+		return err_set(e, ERR_LIMIT, "nothing was changed: no room for %.80s where it goes (%s). Make room and apply again, or skep apply --to DIR takes it elsewhere",
+			       op->path, strerror(e->sys));
+	return rc ? err_wrap(e, "write %.200s", op->path) : 0;
 }
 
 // Root writes on behalf of whoever owns the place.

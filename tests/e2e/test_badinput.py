@@ -320,6 +320,20 @@ def test_remove_with_pending_changes_says_what_to_do(home, skep, project):
     skep("rm", "--force", "full").ok()
 
 
+@pytest.mark.root
+def test_apply_to_a_disk_that_is_full(home):
+    """All or nothing, and the file is named that did not fit."""
+    script = """mount -t tmpfs -o size=256k none . && cd "$PWD" && echo old > small
+id=$(skep new) && skep exec $id -- sh -c 'echo new > small; yes | head -c 1M > large' && skep stop $id
+skep apply --yes $id; echo "rc=$? $(cat small) $(ls | tr '\\n' ' ')"
+"""
+    p = subprocess.run(["unshare", "-m", "sh", "-c", script], env=home.env, cwd=home.dir, capture_output=True, timeout=60, text=True, check=False)
+    home.watch()
+    home.kill_strays()  # that skepd lives in the other mount namespace
+    assert p.stdout.splitlines()[-1].split() == ["rc=6", "old", "small"], (p.stdout, p.stderr)
+    assert "nothing was changed: no room for large" in p.stderr and len(p.stderr.splitlines()) == 1, p.stderr
+
+
 @pytest.mark.user
 def test_apply_to_a_directory_that_can_not_be_written(home, skep):
     closed = f"{home.top}/closed"
