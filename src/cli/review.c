@@ -170,8 +170,7 @@ static int tell_applied(const json_t *done, const struct review_place *p, const 
 	return out_flush(&b);
 }
 
-// Whatever of the sandbox does not come along by its nature, of a few by name.
-static bool tell_left_out(const json_t *diff, const struct review_place *p)
+bool review_tell_left_out(const json_t *diff, const struct review_place *p)
 {
 	const json_t *list = json_object_get(summary_of(diff), "discarded");
 	auto_buf struct buf b = BUF_INIT(64 << 10);
@@ -201,7 +200,7 @@ static int apply_all(const struct call *c, struct api *a, const struct review_pl
 		return out_fail(c, &e);
 	if (is_nothing(diff)) {
 		auto_buf struct buf b = BUF_INIT(256);
-		buf_fmt(&b, "nothing %sis pending\n", tell_left_out(diff, p) ? "else " : "");
+		buf_fmt(&b, "nothing %sis pending\n", review_tell_left_out(diff, p) ? "else " : "");
 		return out_flush(&b);
 	}
 	if (!o->yes && isatty(STDIN_FILENO) && isatty(STDERR_FILENO) && !agree(diff, p, o, "apply"))
@@ -211,7 +210,7 @@ static int apply_all(const struct call *c, struct api *a, const struct review_pl
 	if (!done)
 		return out_fail(c, &e);
 	if (!o->hunks)
-		tell_left_out(diff, p);
+		review_tell_left_out(diff, p);
 	return o->json ? out_json(done) : tell_applied(done, p, o);
 }
 

@@ -66,6 +66,9 @@ char *review_edit(const json_t *change, const json_t *hunk, struct err *e) MUST_
 // The lines of a patch of one change that stand instead of its own after it was edited. INVALID: it does not fit any more.
 int review_edit_read(const char *was, const char *now, struct buf *out, struct err *e) MUST_USE;
 
+// Says on stderr what of the sandbox does not come along by its nature, a few by name. False: nothing, or paths were named.
+bool review_tell_left_out(const json_t *diff, const struct review_place *p);
+
 // review_ask.c
 bool review_read_line(char *line, size_t size); // of stdin, nothing ahead of it; cut to size. false: the end
 // Exit status.

@@ -398,6 +398,8 @@ int review_patch_mode(const struct call *c, struct api *a, const struct review_p
 		struct review_choice go = {.hunks = x.dismiss, .digest = rest ? json_str(json_object_get(rest, "summary"), "digest") : NULL};
 		status = rest ? apply(c, a, p, o, "dismiss", &go) : out_fail(c, &e);
 	}
+	if (!dismiss && !status)
+		review_tell_left_out(diff, p);
 	answers_done(&asking, &x);
 	return status;
 }

@@ -76,6 +76,7 @@ def test_what_can_not_be_read_is_said(home):
     b.run("diff", "new").fails(5, "new can not be read", "chmod")
     r = b.apply().ok()
     assert all(f"left out: {p}: it can not be read" in r.err for p in ("a.txt", "new", "d")) and "1 file changed" in r.out
+    assert "left out: new: it can not be read" in home.skep("apply", b.id, "-p").ok().err  # the same where each change is asked about
     assert "nothing else is pending" in b.apply().ok().out
     b.run("rm").fails(4, "pending")
     b.sh("chmod 644 a.txt new; chmod 755 d")
