@@ -124,19 +124,25 @@ void record_exec_start(struct sx *x)
 	record(x->cell, "exec.start", x->spec.by ? x->spec.by : "skepd", &b, false);
 }
 
+// How much went through a stream; never the bytes.
+static void record_stream(struct sx *x, const char *type, const char *stream, uint64_t length)
+{
+	auto_buf struct buf b = BUF_INIT(1024);
+	struct jsonw w = members(&b);
+	if (!length)
+		return;
+	jw_kstr(&w, "exec", x->spec.id);
+	jw_kstr(&w, "stream", stream);
+	jw_ku64(&w, "offset", 0);
+	jw_ku64(&w, "length", length);
+	record(x->cell, type, "skep-cell", &b, false);
+}
+
 void record_exec_exit(struct sx *x)
 {
-	for (int i = 0; i < 2; i++) {
-		auto_buf struct buf o = BUF_INIT(1024);
-		struct jsonw ow = members(&o);
-		if (!x->out[i].total)
-			continue;
-		jw_kstr(&ow, "exec", x->spec.id);
-		jw_kstr(&ow, "stream", i ? "stderr" : "stdout");
-		jw_ku64(&ow, "offset", 0);
-		jw_ku64(&ow, "length", x->out[i].total);
-		record(x->cell, "exec.output", "skep-cell", &o, false);
-	}
+	record_stream(x, "exec.input", "stdin", x->in_received);
+	record_stream(x, "exec.output", "stdout", x->out[0].total);
+	record_stream(x, "exec.output", "stderr", x->out[1].total);
 	auto_buf struct buf b = BUF_INIT(4096);
 	struct jsonw w = members(&b);
 	jw_kstr(&w, "exec", x->spec.id);

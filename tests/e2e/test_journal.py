@@ -58,6 +58,10 @@ def test_output_events_never_carry_bytes(home, skep):
     out = [e for e in home.journal(sid) if e["type"] == "exec.output"]
     assert sum(e["length"] for e in out) == 19 and out[0]["offset"] == 0
     assert start["seq"] < out[0]["seq"]
+    skep("exec", "-i", sid, "--", "cat", stdin=b"secret-input-8").ok()
+    (given,) = [e for e in home.journal(sid) if e["type"] == "exec.input"]
+    assert (given["stream"], given["offset"], given["length"]) == ("stdin", 0, 14)
+    assert b"secret-input-8" not in open(path(home, sid), "rb").read()
 
 
 def test_environment_values_are_not_recorded(home, skep):
