@@ -82,7 +82,7 @@ static int check_import(struct engine *g, const char *source, const char *name, 
 		return err_set(e, ERR_INVALID, "\"%.60s\" is not a name for an image: 1 to 40 of a-z 0-9 -, and not \"host\"", name);
 	if (name && !engine_image_get(g, name, &other, e)) {
 		image_row_done(&other);
-		return err_set(e, ERR_CONFLICT, "an image named %s exists", name);
+		return err_set(e, ERR_CONFLICT, "an image named %s exists: choose another name or `skep image rm %s`", name, name);
 	}
 	for (struct import *im = g->imports; im; im = im->next, n++)
 		if (name && im->row.name && !strcmp(im->row.name, name))
@@ -179,7 +179,7 @@ static int forget(struct engine *g, const char *id, struct image_row *out, struc
 		return -1;
 	for (struct box *b = g->boxes; b; b = b->next)
 		if (b->row.image && !strcmp(b->row.image, out->id))
-			return err_set(e, ERR_CONFLICT, "image %s is used by sandbox %s", out->id, b->row.id);
+			return err_set(e, ERR_CONFLICT, "image %s is used by sandbox %s: `skep rm %s` first", out->id, b->row.id, b->row.id);
 	engine_wrote(g);
 	return store_image_drop(g->store, out->id, e); // first: a directory without a row is gc's, the other way round is a lie
 }
