@@ -98,13 +98,18 @@ void jw_raw(struct jsonw *w, const char *json)
 	buf_str(w->b, json);
 }
 
-void jw_kb64(struct jsonw *w, const char *key, const char *p, size_t n)
+static void put_b64(struct jsonw *w, const char *p, size_t n)
 {
-	jw_key(w, key);
 	separate(w);
 	buf_byte(w->b, '"');
 	base64_add(w->b, p, n);
 	buf_byte(w->b, '"');
+}
+
+void jw_kb64(struct jsonw *w, const char *key, const char *p, size_t n)
+{
+	jw_key(w, key);
+	put_b64(w, p, n);
 }
 
 void jw_kbytes(struct jsonw *w, const char *key, const char *p, size_t n)
@@ -146,13 +151,19 @@ void jw_kstrv(struct jsonw *w, const char *key, char *const *v)
 	bool utf8 = true;
 	jw_key(w, key);
 	jw_open(w, '[');
-	for (; v && *v; v++) {
-		utf8 &= str_is_utf8(*v, strlen(*v));
-		jw_str(w, *v, strlen(*v));
+	for (char *const *s = v; s && *s; s++) {
+		utf8 &= str_is_utf8(*s, strlen(*s));
+		jw_str(w, *s, strlen(*s));
 	}
 	jw_close(w, ']');
-	if (!utf8)
-		jw_kbool(w, "not_utf8", true);
+	if (utf8)
+		return;
+	auto_free char *key64 = xasprintf("%s_b64", key);
+	jw_key(w, key64);
+	jw_open(w, '[');
+	for (char *const *s = v; *s; s++)
+		put_b64(w, *s, strlen(*s));
+	jw_close(w, ']');
 }
 
 void jw_ktime(struct jsonw *w, const char *key, uint64_t unix_ms)

@@ -26,7 +26,7 @@ void jw_kb64(struct jsonw *w, const char *key, const char *p, size_t n); // base
 void jw_ku64(struct jsonw *w, const char *key, uint64_t v);
 void jw_ki64(struct jsonw *w, const char *key, int64_t v);
 void jw_kbool(struct jsonw *w, const char *key, bool v);
-void jw_kstrv(struct jsonw *w, const char *key, char *const *v);
+void jw_kstrv(struct jsonw *w, const char *key, char *const *v); // when one is not UTF-8, as KEY_b64 too
 void jw_ktime(struct jsonw *w, const char *key, uint64_t unix_ms); // ISO 8601, in UTC
 // Members that are null where there is nothing: NULL, or 0.
 void jw_nstr(struct jsonw *w, const char *key, const char *s);

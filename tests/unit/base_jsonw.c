@@ -77,6 +77,13 @@ static void base64_of_what_is_not_utf8(void **state)
 		auto_json json_t *j = json_read(b.p, b.n, &e);
 		assert_string_equal(json_str(j, "k_b64"), v[i].out);
 	}
+	auto_buf struct buf list = BUF_INIT(1000);
+	struct jsonw lw = {.b = &list};
+	char plain[] = "\xc3\xbf", odd[] = "\xff"; // alike once escaped: only all of them in base64 tell which is which
+	jw_open(&lw, '{');
+	jw_kstrv(&lw, "v", (char *[]){plain, odd, NULL});
+	jw_close(&lw, '}');
+	assert_non_null(strstr(buf_cstr(&list), "\"v_b64\":[\"w78=\",\"/w==\"]}"));
 	auto_buf struct buf b = BUF_INIT(1000);
 	struct jsonw w = {.b = &b};
 	jw_open(&w, '{');
