@@ -66,7 +66,8 @@ void record(struct cell *c, const char *type, const char *by, struct buf *body, 
 	c->eventful |= !strcmp(type, "denied") || !strcmp(type, "limit.hit");
 	if (!c->journal.is_open || !has_room(c, type, body ? body->n : 0))
 		return;
-	if (journal_append(&c->journal, type, by, body ? buf_cstr(body) : "", durable, &e))
+	const char *said = !body ? "" : body->overflow ? "\"truncated\":true" : buf_cstr(body); // half a value would be no JSON
+	if (journal_append(&c->journal, type, by, said, durable, &e))
 		log_line(LOG_ERROR, "sandbox=%s journal: %s", c->spec.sandbox, e.msg);
 }
 
@@ -107,20 +108,31 @@ void record_cell_gone(struct cell *c)
 	record(c, "cell.gone", "skep-cell", &b, false);
 }
 
+static void exec_members(struct buf *b, const struct exec_spec *s, char *const *argv, char *const *env)
+{
+	struct jsonw w = members(b);
+	jw_kstr(&w, "exec", s->id);
+	jw_kstrv(&w, "argv", argv);
+	jw_kstr(&w, "cwd", s->cwd);
+	jw_kstr(&w, "user", s->user);
+	jw_kbool(&w, "tty", s->tty);
+	jw_key(&w, "env"); // names: values may be secrets
+	jw_open(&w, '[');
+	for (; env && *env; env++)
+		jw_str(&w, *env, strcspn(*env, "="));
+	jw_close(&w, ']');
+}
+
 void record_exec_start(struct sx *x)
 {
 	auto_buf struct buf b = BUF_INIT(60 << 10);
-	struct jsonw w = members(&b);
-	jw_kstr(&w, "exec", x->spec.id);
-	jw_kstrv(&w, "argv", x->spec.argv);
-	jw_kstr(&w, "cwd", x->spec.cwd);
-	jw_kstr(&w, "user", x->spec.user);
-	jw_kbool(&w, "tty", x->spec.tty);
-	jw_key(&w, "env"); // names: values may be secrets
-	jw_open(&w, '[');
-	for (char **v = x->spec.env; v && *v; v++)
-		jw_str(&w, *v, strcspn(*v, "="));
-	jw_close(&w, ']');
+	exec_members(&b, &x->spec, x->spec.argv, x->spec.env);
+	if (b.overflow) { // too long for a line: which command it was, and that there is more
+		auto_free char *first = xstrndup(x->spec.argv[0], strnlen(x->spec.argv[0], LIMIT_PROC_ARGV));
+		buf_clear(&b);
+		exec_members(&b, &x->spec, (char *[]){first, NULL}, NULL);
+		jw_kbool(&(struct jsonw){.b = &b, .comma = true}, "cut", true);
+	}
 	record(x->cell, "exec.start", x->spec.by ? x->spec.by : "skepd", &b, false);
 }
 

@@ -216,7 +216,8 @@ def test_strings_that_are_not_utf8(home, skep):
     data = open(path(home, sid), "rb").read()
     data.decode("utf-8")
     e = next(e for e in home.journal(sid) if e["type"] == "exec.start")
-    assert [k for k in e if k.endswith("_b64") or k == "not_utf8"]
+    assert e["argv_b64"] == ["ZWNobw==", "//4="] and e["argv"][0] == "echo"
+    assert home.exec_row(e["exec"])["argv_b64"] == e["argv_b64"]
 
 
 def test_a_process_of_the_workload_is_recorded_with_its_exec(home, skep):
@@ -231,6 +232,8 @@ def test_lines_are_bounded(home, skep):
     sid = home.new()
     skep("exec", sid, "--", "true", *["x" * 100000] * 10).ok()
     assert max(len(x) for x in open(path(home, sid), "rb").read().split(b"\n")) < 64 << 10
+    (start,) = [e for e in home.journal(sid) if e["type"] == "exec.start"]  # each is JSON
+    assert start["argv"] == ["true"] and start["cut"] and start["exec"] and start["cwd"]
     skep("log", sid, "--verify").ok()
 
 
