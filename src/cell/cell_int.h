@@ -235,6 +235,7 @@ void sx_kill(struct sx *x, int sig, const char *reason);
 void sx_grant(struct sx *x); // more output, as far as the slowest reader allows
 void sx_free_all(struct cell *c);
 uint32_t sx_running(const struct cell *c);
+const struct sx *sx_only(const struct cell *c); // the one that runs; NULL: none does, or more than one
 
 // client.c
 void client_accept(struct watch *w, uint32_t events);
