@@ -3,9 +3,7 @@
 #include "api/e2b_templates.h"
 #include "api/e2b_routes.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
-#include "base/str.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,6 @@
 // Policies, verdicts, secrets (never their values), questions and trust as JSON.
 #include "api/code.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "model/project.h"
 #include <string.h>

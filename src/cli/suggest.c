@@ -2,7 +2,6 @@
 // policy suggest: the narrowest rules for what a sandbox was refused.
 #include "base/jsonw.h"
 #include "base/mem.h"
-#include "base/str.h"
 #include "cli/out.h"
 #include "cli/verbs.h"
 #include "cli/wants.h"

@@ -4,7 +4,6 @@
 
 #include "base/loop.h"
 #include "base/mem.h"
-#include "base/str.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
