@@ -135,7 +135,6 @@ struct cell {
 	// watchdog
 	struct timer ttl, idle, sample, ending, look, deaf;
 	bool asked_again; // the deaf one
-	struct watch oom;
 	uint64_t oom_seen, pids_seen, disk_floor, walk_free, walk_free_files;
 	bool told_memory, told_pids;
 	uint32_t deep_looks, samples;

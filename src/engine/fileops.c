@@ -146,13 +146,6 @@ void file_write(const struct file_at *at, const char *path, const void *p, size_
 	ask(at, v, p, n, A_RECORDS, d);
 }
 
-void file_append(const struct file_at *at, const char *path, const void *p, size_t n, const struct file_how *how, struct file_done d)
-{
-	char **v = fileargs_new(at, "append", path);
-	fileargs_how(&v, how);
-	ask(at, v, p, n, A_RECORDS, d);
-}
-
 void file_mkdir(const struct file_at *at, const char *path, const struct file_how *how, struct file_done d)
 {
 	char **v = fileargs_new(at, "mkdir", path);

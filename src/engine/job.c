@@ -190,11 +190,6 @@ void job_pause(struct job_run *r, bool on)
 		tap_pause(r->tap, on);
 }
 
-size_t job_room(const struct job_run *r)
-{
-	return r->tap ? tap_room(r->tap) : 0;
-}
-
 size_t job_send(struct job_run *r, const void *p, size_t n)
 {
 	return r->tap ? tap_send(r->tap, p, n) : 0;
