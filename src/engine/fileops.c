@@ -6,8 +6,7 @@
 #include "engine/fileargs.h"
 #include <stdlib.h>
 
-#define ANSWER (64u << 20) // bytes of records
-#define READ_SOME (64u << 20)
+#define ANSWER_BYTES (64u << 20)
 #define RECORDS_MAX 1000000
 
 // --- what comes back ---
@@ -110,8 +109,7 @@ static void ask(const struct file_at *at, char **argv, const void *p, size_t n, 
 	struct call *c = xcalloc(1, sizeof *c);
 	*c = (struct call){kind, d};
 	engine_job(at->loop, at->engine,
-		   &(struct job){.sandbox = at->sandbox, .user = at->user, .argv = argv, .input = p, .n_input = n,
-				 .max = kind == A_BYTES ? READ_SOME : ANSWER},
+		   &(struct job){.sandbox = at->sandbox, .user = at->user, .argv = argv, .input = p, .n_input = n, .max = ANSWER_BYTES},
 		   (struct job_done){on_done, c});
 	strv_free(argv);
 }
