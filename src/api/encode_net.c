@@ -3,6 +3,7 @@
 #include "api/code.h"
 
 #include "base/mem.h"
+#include "engine/net.h"
 #include "model/project.h"
 #include <string.h>
 

@@ -17,7 +17,7 @@
 //   net_int.h what it may reach: policy.c net_request.c header.c net.c secret.c project.c trust.c ca.c ask.c
 #pragma once
 #include "base/loop.h"
-#include "engine/engine.h"
+#include "engine/access.h"
 #include "store/store.h"
 #include "workspace/source.h"
 

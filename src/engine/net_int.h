@@ -9,6 +9,7 @@
 //   ca.c      a sandbox's own certificate authority, made by a child
 #pragma once
 #include "engine/engine_int.h"
+#include "engine/net.h"
 #include "model/project.h"
 
 #define SECRET_MAX (64u << 10) // bytes of a value

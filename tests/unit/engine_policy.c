@@ -6,6 +6,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/seal.h"
+#include "engine/net.h"
 #include "model/msg.h"
 #include <fcntl.h>
 #include <setjmp.h>
