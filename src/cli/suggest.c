@@ -21,11 +21,13 @@ static const struct opt suggest_opts[] = {
 };
 
 // A name that was looked up is connected to if it is allowed: then the port is known, and the bare name says nothing more.
+// So does a connection whose requests are known.
 static bool is_covered(const struct wants *all, const struct want *w)
 {
 	for (size_t i = 0; i < all->n; i++) {
 		const struct want *o = &all->w[i];
-		if (o != w && !w->method && o->method && o->port == w->port && host_equal(&o->host, &w->host))
+		bool closer = w->port ? o->port == w->port && o->method && !w->method : o->port;
+		if (closer && host_equal(&o->host, &w->host))
 			return true;
 	}
 	return false;
@@ -77,6 +79,11 @@ static char **rules_for(const struct want *w)
 	return rules;
 }
 
+static char *place_of(const struct want *w)
+{
+	return w->port ? xasprintf("%s:%u", w->host.s, w->port) : xstrdup(w->host.s);
+}
+
 // What has been allowed since is not suggested again, and what a rule denies can not be allowed by another. A removed
 // sandbox has no policy any more: then all of it is suggested.
 static bool is_decided(struct api *a, const char *id, const struct want *w, struct wants *all)
@@ -84,7 +91,7 @@ static bool is_decided(struct api *a, const char *id, const struct want *w, stru
 	auto_buf struct buf body = BUF_INIT(64 << 10);
 	struct jsonw j = {.b = &body};
 	struct err ignored;
-	auto_free char *path = api_path("/v1/sandboxes", id, "policy/explain"), *host = xasprintf("%s:%u", w->host.s, w->port);
+	auto_free char *path = api_path("/v1/sandboxes", id, "policy/explain"), *host = place_of(w);
 	jw_open(&j, '{');
 	jw_kstr(&j, "host", host);
 	jw_kstr(&j, "method", w->method);
@@ -151,11 +158,21 @@ static int print_table(const struct wants *all, const char *id)
 	return any ? out_flush(&b) : 0;
 }
 
+// No rule about a name leads to this machine.
+static bool is_exposable(const struct want *w, const char *id, struct wants *all)
+{
+	if (strcmp(w->host.s, EXPOSED_NAME))
+		return false;
+	auto_free char *place = place_of(w), *port = w->port ? xasprintf("%u", w->port) : xstrdup("PORT");
+	wants_note(all, xasprintf("%s is this machine: skep policy set %s --expose-host %s", place, id, port));
+	return true;
+}
+
 static void drop_needless(struct api *a, const char *id, struct wants *all)
 {
 	for (size_t i = 0; i < all->n;) {
 		struct want *w = &all->w[i];
-		if (!is_covered(all, w) && !is_decided(a, id, w, all)) {
+		if (!is_covered(all, w) && !is_decided(a, id, w, all) && !is_exposable(w, id, all)) {
 			i++;
 			continue;
 		}

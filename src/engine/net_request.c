@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EXPOSED_NAME "host.skep.internal"
-
 void net_request_done(struct net_request *n)
 {
 	free(n->preset);
@@ -188,6 +186,19 @@ static void remove_each(struct net_row *row, char *const *list)
 			drop_line(row->rules, text, false);
 		drop_line(row->secrets, *list, true);
 	}
+}
+
+// Who mistypes what is to be taken back must not believe that it is closed now.
+int net_request_removes(const struct net_row *row, const struct net_request *n, struct err *e)
+{
+	struct err ignored;
+	for (char **r = n->remove; r && *r; r++) {
+		auto_free char *text = rule_canonical(*r, (*r)[0] == '!', "", &ignored);
+		if (!(text && has_rule(row, text)) && !has_secret(row, *r))
+			return err_set(e, ERR_NOT_FOUND, "%.80s was not given to this sandbox, so it can not be taken back (policy show lists all rules and "
+							 "whose they are; a deny stands above every one)", *r);
+	}
+	return 0;
 }
 
 static void replace(char **at, const char *v)

@@ -158,6 +158,9 @@ def test_show_set_and_remove(home, skep):
     assert [e["type"] for e in home.journal(sid)].count("policy.changed") == 2
     text = skep("policy", "show", sid).ok().out
     assert "everything else: deny" in text and "db.test:5432" in text
+    for mistyped in ("c.test:8443/x*", "a.test", "!c.test", "TOKEN", "a b"):
+        skep("policy", "set", sid, "--remove", mistyped, "--allow", "d.test").fails(3, mistyped, "policy show")
+    assert not {r for r, _ in rules(skep, sid)} & {"d.test"}
 
 
 def test_rules_survive_the_daemon(home, skep):
@@ -199,7 +202,25 @@ def test_check_and_explain(home, skep):
     j = skep("policy", "explain", sid, "a.test", "--json").json()
     assert j["verdict"] == "allow" and j["address"] == "10.1.2.3" and j["reason"]
     skep("policy", "explain", sid, "127.1").fails(2)
+    skep("policy", "explain", "a.test").fails(3, "name one")
+    skep("exec", home.new("--allow", "b.test"), "--", "touch", "pending").ok()
+    assert skep("policy", "explain", "b.test").ok().out.startswith("allow b.test:443")
     skep("policy", "explain", "nosuch", "a.test").fails(3)
+
+
+def test_suggestions(home, skep):
+    sid = home.new("--expose-host", "1:db")
+    look = "for h in a.test b.test; do getent hosts $h; done; curl -sS -m 5 http://host.skep.internal:1/; true"
+    skep("exec", sid, "--", "sh", "-c", look).ok()
+    assert f"skep policy set {sid} --expose-host PORT" in skep("policy", "suggest", sid).ok().err
+    skep("policy", "set", sid, "--allow", "b.test:8080=127.0.0.1", "--expose-host", "2").ok()
+    skep("exec", sid, "--", "sh", "-c", "curl -sS -m 5 http://b.test/; curl -sS -m 5 http://host.skep.internal:1/; true").ok()
+    r = skep("policy", "suggest", sid).ok()
+    # a name alone tells no port, so that both of the web are meant; of b.test the port is known by now
+    assert [x.split()[0] for x in r.out.splitlines()] == ["RULE", "a.test", "b.test:80"]
+    assert f"skep policy set {sid} --expose-host 1" in r.err
+    skep("policy", "set", sid, "--allow", "a.test", "--allow", "b.test:80").ok()
+    assert skep("policy", "suggest", sid).ok().out == ""
 
 
 def test_rules_of_the_user(home, skep):
