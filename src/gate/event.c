@@ -169,6 +169,8 @@ void gate_denied(struct gate *g, struct conn *c, const char *what, const char *w
 	jw_kstr(&w, "rule", rule);
 	if (c && c->sni)
 		jw_kstr(&w, "sni", c->sni);
+	if (c && c->own->opened)
+		c->own->verdict = VERDICT_DENY; // if it comes to no request, that is what became of it
 	gate_event(g, c, "denied", &b);
 }
 
