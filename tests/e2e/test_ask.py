@@ -55,4 +55,5 @@ def test_nobody_to_ask(home, skep):
     start = time.monotonic()
     skep("exec", sid, "--", "sh", "-c", CURL).ok()
     assert time.monotonic() - start < 10
+    assert ["nobody was there to ask" in e["why"] for e in home.journal(sid) if e["type"] == "denied"] == [True]
     assert answers(home, sid) == [("deny", "once")]
