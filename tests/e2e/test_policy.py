@@ -176,7 +176,7 @@ def test_rules_survive_the_daemon(home, skep):
     [
         ["--allow", "127.0.0.1"], ["--allow", "10.1.2.3/8"], ["--allow", "0x7f.1"], ["--allow", "a.test:0"], ["--allow", "a.test:0443"], ["--allow", "a..test"], ["--allow", "a%2etest"],
         ["--allow", "!a.test"], ["--allow", "a.test=10.0.0.300"], ["--deny", "a.test=10.0.0.1"], ["--net", "everything"], ["--net", ""], ["--net", "none,open"], ["--net", "git,none"],
-        ["--expose-host", "0"], ["--expose-host", "80:127.0.0.1"], ["--secret", "A B"],
+        ["--allow", "localhost:5432"], ["--allow", "*.localhost"], ["--expose-host", "0"], ["--expose-host", "80:127.0.0.1"], ["--expose-host", "80:LocalHost"], ["--secret", "A B"],
     ],
 )
 def test_refused_before_anything_is_made(home, skep, argv):
