@@ -86,7 +86,7 @@ static char *place_of(const struct want *w)
 
 // What has been allowed since is not suggested again, and what a rule denies can not be allowed by another. A removed
 // sandbox has no policy any more: then all of it is suggested.
-static bool is_decided(struct api *a, const char *id, const struct want *w, struct wants *all)
+static bool is_settled(struct api *a, const char *id, const struct want *w, const char *asked, struct wants *all)
 {
 	auto_buf struct buf body = BUF_INIT(64 << 10);
 	struct jsonw j = {.b = &body};
@@ -95,13 +95,27 @@ static bool is_decided(struct api *a, const char *id, const struct want *w, stru
 	jw_open(&j, '{');
 	jw_kstr(&j, "host", host);
 	jw_kstr(&j, "method", w->method);
-	jw_kstr(&j, "path", w->paths ? w->paths[0] : NULL);
+	jw_kstr(&j, "path", asked);
 	jw_close(&j, '}');
 	auto_json json_t *answer = api_json(a, "POST", path, buf_cstr(&body), &ignored);
 	const char *rule = answer ? json_str(answer, "rule") : "";
 	if (*rule == '!')
 		wants_note(all, xasprintf("%s is denied by the rule %s, from %s", host, rule, json_str(answer, "from")));
 	return *rule == '!' || (answer && !strcmp(json_str(answer, "verdict"), "allow"));
+}
+
+// Each path by itself: what is settled of one says nothing of the next.
+static bool is_decided(struct api *a, const char *id, struct want *w, struct wants *all)
+{
+	if (!w->paths)
+		return is_settled(a, id, w, NULL, all);
+	char **left = NULL;
+	for (char **p = w->paths; *p; p++)
+		if (!is_settled(a, id, w, *p, all))
+			strv_add(&left, *p);
+	strv_free(w->paths);
+	w->paths = left;
+	return !left;
 }
 
 static int print_json(const struct wants *all)

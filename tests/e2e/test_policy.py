@@ -221,6 +221,11 @@ def test_suggestions(home, skep):
     assert f"skep policy set {sid} --expose-host 1" in r.err
     skep("policy", "set", sid, "--allow", "a.test", "--allow", "b.test:80").ok()
     assert skep("policy", "suggest", sid).ok().out == ""
+    # requests: what was allowed since goes, the rest of that host stays
+    skep("policy", "set", sid, "--allow", "GET c.test:1/z=127.0.0.1").ok()
+    skep("exec", sid, "--", "curl", "-sS", "http://c.test:1/a", "http://c.test:1/b?q").ok()
+    skep("policy", "set", sid, "--allow", "GET c.test:1/a").ok()
+    assert [x["rule"] for x in skep("policy", "suggest", sid, "--json").json()["suggestions"]] == ["GET c.test:1/b"]
 
 
 def test_rules_of_the_user(home, skep):
