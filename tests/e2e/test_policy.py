@@ -201,6 +201,9 @@ def test_check_and_explain(home, skep):
     sid = home.new("--allow", "a.test=10.1.2.3")
     j = skep("policy", "explain", sid, "a.test", "--json").json()
     assert j["verdict"] == "allow" and j["address"] == "10.1.2.3" and j["reason"]
+    set_secret(skep).ok()
+    for deny, used in ([], ["TOKEN"]), (["--deny", "api.test"], []):
+        assert json.loads(skep("policy", "check", "api.test", "--secret", "TOKEN", *deny, "--json").out)["secrets"] == used
     skep("policy", "explain", sid, "127.1").fails(2)
     skep("policy", "explain", "a.test").fails(3, "name one")
     skep("exec", home.new("--allow", "b.test"), "--", "touch", "pending").ok()
