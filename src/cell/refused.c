@@ -85,6 +85,7 @@ static void tell(struct cell *c, const struct refused_packet *k)
 	jw_kstr(&w, "address", k->address);
 	if (k->port)
 		jw_ku64(&w, "port", k->port);
+	jw_kstr(&w, "why", k->proto == IPPROTO_TCP ? "no rule is for this address" : "only TCP leaves a sandbox");
 	jw_kstr(&w, "exec", only ? only->spec.id : NULL);
 	record(c, "denied", "workload", &b, false);
 }
