@@ -33,6 +33,10 @@ static const char *const proc_masked[] = {
 };
 static const char *const proc_readonly[] = {"proc/sys", "proc/irq", "proc/bus", "proc/fs", "proc/mtrr", "proc/pressure", NULL};
 
+// A socket can be connected to through a read-only mount: where daemons of the host listen below its system directories
+// there is nothing. (What is an overlay leads to no socket.)
+static const char *const daemon_places[] = {"nix/var/nix/daemon-socket", "usr/local/var/run", NULL};
+
 void rootfs_scan(struct rootfs_host *h, const char *template_dir)
 {
 	h->template = xstrdup(template_dir);
@@ -202,6 +206,8 @@ void rootfs_system(const struct rootfs_host *h, enum profile profile, bool image
 			else if (profile == PROFILE_USER)
 				plan_add(p, MOUNT_BIND, src, h->system[i].name, NULL, 0);
 		}
+		for (const char *const *d = daemon_places; *d && profile == PROFILE_USER; d++)
+			plan_add(p, MOUNT_MASK, NULL, *d, NULL, 0);
 		if (profile == PROFILE_USER) {
 			plan_add(p, MOUNT_BIND, etc, "etc", NULL, 0);
 			plan_add(p, MOUNT_BIND, var, "var", NULL, 0);
