@@ -309,7 +309,7 @@ static void take_foreign(struct cell *c, const struct err *e)
 	err_set(&c->fail, ERR_UNSUPPORTED, "its cell was made by another build of skep: stop the sandbox and start it again (%.120s)", e->msg);
 	timer_clear(c->n->loop, &c->timer);
 	c->foreign = peer.pid;
-	c->phase = CELL_UP;
+	cell_enter(c, CELL_UP);
 	c->w->up(c->w, &(struct cell_up){.foreign = true, .pid = (uint32_t)peer.pid, .start = proc_start_time(peer.pid)}, NULL);
 }
 

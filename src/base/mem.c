@@ -133,6 +133,15 @@ void mem_trim_stack(void)
 	madvise((void *)(end - STACK_USED), STACK_USED, MADV_DONTNEED); // where there is no stack it does nothing
 }
 
+extern char __bss_start[], _end[]; // by the linker
+
+// Where huge pages are given to everybody, one touched byte of a static buffer would cost each process two megabytes.
+void mem_small_pages(void)
+{
+	uintptr_t start = (uintptr_t)__bss_start & ~(uintptr_t)(PAGE - 1);
+	madvise((void *)start, (uintptr_t)_end - start, MADV_NOHUGEPAGE); // a kernel without them refuses
+}
+
 bool strv_equal(char *const *a, char *const *b)
 {
 	size_t n = strv_len(a);

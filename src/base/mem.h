@@ -28,6 +28,8 @@ void mem_close_fd(int *fd);
 // Never to be freed or written. p itself, if that could not be had.
 void *mem_share(void *p, size_t n);
 void mem_trim_stack(void); // gives back what calls before this one have used
+// For a program whose forks count by the thousand: of a large buffer that is hardly used only what is used shall be there.
+void mem_small_pages(void);
 
 int take_fd(int *fd);
 void close_fd(int *fd); // closes if open, sets -1

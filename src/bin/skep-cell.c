@@ -38,6 +38,7 @@ static int sync_home(const char *home)
 
 int main(int argc, char **argv)
 {
+	mem_small_pages();
 	log_init("skep-cell", LOG_WARN);
 	fault_init();
 	if (argc == 2 && !strcmp(argv[1], "--nursery"))
