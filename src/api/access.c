@@ -5,7 +5,7 @@
 #include "api/front.h"
 #include "base/clock.h"
 #include "base/mem.h"
-#include "engine/engine.h"
+#include "engine/access.h"
 #include <stdlib.h>
 #include <string.h>
 

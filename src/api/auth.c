@@ -7,7 +7,7 @@
 #include "api/server_int.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "engine/engine.h"
+#include "engine/access.h"
 #include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,6 +2,7 @@
 // Who asks, and what they may. Everything that decides about rights is here and in rights.c.
 #pragma once
 #include "api/server.h"
+#include "engine/access.h"
 
 struct sandbox;
 struct sockaddr_storage;

@@ -3,7 +3,7 @@
 #pragma once
 #include "base/json.h"
 #include "base/jsonw.h"
-#include "engine/engine.h"
+#include "engine/net.h"
 
 int decode_create(const json_t *o, struct create *out, struct err *e) MUST_USE; // create_done(out) also on failure
 int decode_exec(const json_t *o, struct exec_request *out, struct err *e) MUST_USE; // likewise exec_request_done

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "engine/net.h"
 #include <stdlib.h>
 #include <string.h>
 

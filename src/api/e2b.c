@@ -3,7 +3,6 @@
 #include "api/e2b_int.h"
 #include "api/e2b_routes.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include <stdlib.h>

@@ -10,7 +10,6 @@
 struct preview_policy; // api/preview.h
 
 #define E2B_ENVD_VERSION "0.6.13" // what the SDKs are told: decides which calls they make
-#define E2B_ENVD_PORT 49983
 #define E2B_USER "user"
 #define E2B_HOME "/home/user"
 

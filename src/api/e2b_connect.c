@@ -166,11 +166,6 @@ void rpc_error(struct request *r, enum rpc_code code, const char *message)
 	request_answer(r, codes[code].status);
 }
 
-void rpc_fail(struct request *r, const struct err *e)
-{
-	rpc_error(r, rpc_code_of(e->kind), e->msg);
-}
-
 // --- streams ---
 
 static bool header_u64(const struct request *r, const char *name, uint64_t max, uint64_t *out)

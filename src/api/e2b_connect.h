@@ -42,7 +42,6 @@ json_t *rpc_message(struct request *r, struct err *e) MUST_USE;
 void rpc_answer(struct request *r);
 // An answer that is an error and nothing else, in the form that the request expects.
 void rpc_error(struct request *r, enum rpc_code code, const char *message);
-void rpc_fail(struct request *r, const struct err *e);
 
 // A stream of messages. It ends by rpc_stream_end or rpc_stream_cut; when the client leaves, and at the deadline of the request
 // (Connect-Timeout-Ms, after `late`), it ends by itself and `gone` is called. s->r is NULL from then on. Its owner frees it by

@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/str.h"
 #include <stdlib.h>
 #include <string.h>
 

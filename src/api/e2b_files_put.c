@@ -6,7 +6,6 @@
 #include "api/e2b_files.h"
 #include "api/e2b_gunzip.h"
 #include "base/mem.h"
-#include "base/str.h"
 #include "http/multipart.h"
 #include <errno.h>
 #include <stdlib.h>

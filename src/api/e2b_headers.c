@@ -5,7 +5,6 @@
 #include "api/e2b_int.h"
 
 #include "base/mem.h"
-#include "base/str.h"
 #include "model/name.h"
 #include <string.h>
 

@@ -9,7 +9,6 @@
 #include "api/code.h"
 
 #include "base/mem.h"
-#include "base/str.h"
 #include "model/range.h"
 #include <stdlib.h>
 #include <string.h>

@@ -105,11 +105,6 @@ uint32_t process_pid(const struct process *p)
 	return p->pid;
 }
 
-const char *process_exec(const struct process *p)
-{
-	return p->exec;
-}
-
 bool process_is_tty(const struct process *p)
 {
 	return p->tty;

@@ -27,7 +27,6 @@ struct process *process_by_exec(const char *exec);
 void process_each(const char *sandbox, void (*each)(void *ctx, const struct process *p), void *ctx); // that have not ended
 bool process_has_ended(const struct process *p);
 uint32_t process_pid(const struct process *p);
-const char *process_exec(const struct process *p);
 bool process_is_tty(const struct process *p);
 bool process_has_stdin(const struct process *p); // open, and no terminal
 void process_write_info(struct jsonw *w, const struct process *p); // ProcessInfo

@@ -12,6 +12,7 @@ e2b_handler e2b_connect_v1, e2b_connect_v2, e2b_post_resume, e2b_post_pause, e2b
 e2b_handler e2b_list_v1, e2b_list_v2, e2b_get_sandbox, e2b_logs_v1, e2b_logs_v2;      // e2b_list.c
 e2b_handler e2b_get_metrics, e2b_get_all_metrics;				      // e2b_metrics.c
 e2b_handler e2b_post_snapshot, e2b_get_snapshots;				      // e2b_snapshots.c
-e2b_handler e2b_post_template, e2b_post_build, e2b_get_build_status, e2b_get_build_logs, e2b_get_alias, e2b_post_tags, e2b_delete_tags,
-	e2b_get_tags, e2b_get_templates, e2b_get_template, e2b_patch_template, e2b_delete_template; // e2b_template_api.c
+e2b_handler e2b_post_template, e2b_get_alias, e2b_post_tags, e2b_delete_tags, e2b_get_tags, e2b_get_templates, e2b_get_template,
+	e2b_patch_template, e2b_delete_template;			   // e2b_template_api.c
+e2b_handler e2b_post_build, e2b_get_build_status, e2b_get_build_logs; // e2b_build_api.c
 e2b_handler e2b_get_files, e2b_put_upload;					      // e2b_upload.c

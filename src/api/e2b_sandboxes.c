@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "engine/net.h"
 #include <stdlib.h>
 #include <string.h>
 

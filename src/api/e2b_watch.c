@@ -3,9 +3,7 @@
 // operation inside, whose records are told in their order; an event that shall carry its entry waits until that was looked up.
 #include "api/e2b_entry.h"
 #include "api/e2b_envd_int.h"
-#include "base/log.h"
 #include "base/mem.h"
-#include "base/str.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,6 @@
 // The engine's structs as JSON. Members are there always, null where there is nothing: clients need not ask whether.
 #include "api/code.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include <string.h>
 

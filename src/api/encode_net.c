@@ -2,8 +2,8 @@
 // Policies, verdicts, secrets (never their values), questions and trust as JSON.
 #include "api/code.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
+#include "engine/net.h"
 #include "model/project.h"
 #include <string.h>
 
@@ -105,7 +105,7 @@ static void put_verdict(struct jsonw *w, const struct policy *p, const struct re
 	jw_kstr(w, "address", policy_address(p, rq->host, rq->port));
 	jw_key(w, "secrets");
 	jw_open(w, '[');
-	for (size_t i = 0; i < p->n_secrets; i++)
+	for (size_t i = 0; v != VERDICT_DENY && i < p->n_secrets; i++) // what is denied gets none
 		if (policy_binds(p, &p->secrets[i], rq->host, rq->port))
 			jw_str(w, p->secrets[i].name, strlen(p->secrets[i].name));
 	jw_close(w, ']');

@@ -2,6 +2,7 @@
 #include "api/events.h"
 
 #include "api/auth.h"
+#include "api/event_line.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -57,40 +58,12 @@ static struct {
 	bool waste; // something is dead
 } all = {.news.fd = -1}; // one server in a process
 
-// --- one event ---
-
-struct line {
-	struct str text, time, type;
-	uint64_t after; // offset behind it
-};
-
-// `"KEY":"` … `"`, which our own writer put there in this order.
-static struct str member(struct str s, const char *key)
-{
-	char *at = memmem(s.p, s.n, key, strlen(key));
-	const char *from = at ? at + strlen(key) : NULL, *end = from ? memchr(from, '"', s.n - (size_t)(from - s.p)) : NULL;
-	return end ? (struct str){from, (size_t)(end - from)} : (struct str){"", 0};
-}
-
-static bool wanted(const struct stream *s, struct str type)
-{
-	if (!s->types)
-		return true;
-	for (char **t = s->types; *t; t++) {
-		size_t n = strlen(*t);
-		// "exec" stands for exec.start, exec.exit and whatever else there will be
-		if (str_is(type, *t) || (type.n > n && !memcmp(type.p, *t, n) && type.p[n] == '.'))
-			return true;
-	}
-	return false;
-}
-
-static bool send_line(struct feed *f, const struct line *l)
+static bool send_line(struct feed *f, const struct event_line *l)
 {
 	struct stream *s = f->stream;
 	auto_buf struct buf b = BUF_INIT(1 << 20);
 	f->offset = l->after;
-	if (s->dead || !wanted(s, l->type))
+	if (s->dead || !event_is_of(l->type, s->types))
 		return true;
 	if (s->all)
 		buf_fmt(&b, "id: %.*s-%s-%llu\n", (int)l->time.n, l->time.p, f->source->id, (unsigned long long)l->after);
@@ -102,20 +75,6 @@ static bool send_line(struct feed *f, const struct line *l)
 	buf_add(&b, l->text.p, l->text.n);
 	buf_str(&b, s->all ? "}\n\n" : "\n\n");
 	return request_write(s->r, b.p, b.n);
-}
-
-static bool next_line(struct str *rest, uint64_t *at, struct line *out)
-{
-	const char *nl = rest->n ? memchr(rest->p, '\n', rest->n) : NULL;
-	if (!nl)
-		return false;
-	size_t n = (size_t)(nl - rest->p);
-	*at += n + 1;
-	*out = (struct line){.text = {rest->p, n}, .after = *at};
-	out->time = member(out->text, "\"time\":\"");
-	out->type = member(out->text, "\"type\":\"");
-	*rest = (struct str){nl + 1, rest->n - n - 1};
-	return true;
 }
 
 // --- reading ---
@@ -137,7 +96,7 @@ static void leave(void)
 static bool catch_up(struct feed *f)
 {
 	struct err e;
-	struct line l;
+	struct event_line l;
 	while (!f->stream->dead) {
 		auto_buf struct buf b = BUF_INIT(CHUNK);
 		uint64_t at = f->offset, end;
@@ -146,7 +105,7 @@ static bool catch_up(struct feed *f)
 		struct str rest = {b.p, b.n};
 		if (!b.n)
 			return true;
-		while (next_line(&rest, &at, &l))
+		while (event_line_next(&rest, &at, &l))
 			if (!send_line(f, &l))
 				return false;
 	}
@@ -173,7 +132,7 @@ static void on_drain(struct request *r)
 static void pump(struct source *src)
 {
 	struct err e;
-	struct line l;
+	struct event_line l;
 	enter();
 	for (;;) {
 		auto_buf struct buf b = BUF_INIT(CHUNK);
@@ -181,7 +140,7 @@ static void pump(struct source *src)
 		if (engine_journal_peek(all.engine, src->id, src->end, &b, &end, &e) || !b.n)
 			break;
 		struct str rest = {b.p, b.n};
-		while (next_line(&rest, &at, &l)) {
+		while (event_line_next(&rest, &at, &l)) {
 			uint64_t before = src->end;
 			src->end = l.after;
 			for (struct feed *f = src->feeds; f; f = f->of_source)
@@ -222,8 +181,10 @@ static struct source *source_get(const char *id, struct err *e)
 		err_sys(e, "watch the journal of %s (fs.inotify.max_user_watches)", id);
 		return NULL;
 	}
-	if (engine_journal_end(all.engine, id, &end, &changed, e)) // behind the watch: nothing is missed
+	if (engine_journal_end(all.engine, id, &end, &changed, e)) { // behind the watch: nothing is missed
+		inotify_rm_watch(all.news.fd, wd);
 		return NULL;
+	}
 	struct source *s = xcalloc(1, sizeof *s);
 	*s = (struct source){.wd = wd, .end = end, .next = all.sources, .same_slot = all.by_wd[wd % WDS]};
 	memcpy(s->id, id, strlen(id) + 1);
@@ -326,9 +287,9 @@ static void sweep(void)
 	}
 	for (struct source *s = all.sources, *next; s; s = next) {
 		next = s->next;
-		for (bool last = !s->feeds; s->ended && !last;) {
-			last = !s->feeds->of_source;
-			feed_drop(s->feeds);
+		for (struct feed *f = s->ended ? s->feeds : NULL, *rest; f; f = rest) {
+			rest = f->of_source;
+			feed_drop(f); // s goes with the last
 		}
 	}
 }
@@ -442,8 +403,7 @@ void get_sandbox_events(struct request *r)
 
 struct resume {
 	struct stream *s;
-	struct str time, sandbox; // of the last event; time.n 0 = there was none
-	uint64_t offset;
+	struct event_id last; // time.n 0 = there was none
 	struct err e;
 	bool failed;
 };
@@ -452,7 +412,7 @@ struct resume {
 static uint64_t offset_at(const struct feed *f, struct str time)
 {
 	struct err e;
-	struct line l;
+	struct event_line l;
 	uint64_t at = 0, end;
 	for (;;) {
 		auto_buf struct buf b = BUF_INIT(ANSWER_MAX);
@@ -460,7 +420,7 @@ static uint64_t offset_at(const struct feed *f, struct str time)
 		if (engine_journal_peek(all.engine, f->source->id, at, &b, &end, &e) || !b.n)
 			return at;
 		struct str rest = {b.p, b.n};
-		for (uint64_t before = at; next_line(&rest, &at, &l); before = at)
+		for (uint64_t before = at; event_line_next(&rest, &at, &l); before = at)
 			if (l.time.n == time.n && memcmp(l.time.p, time.p, time.n) >= 0)
 				return before;
 		if (at == start)
@@ -477,28 +437,15 @@ static void add_feed(void *ctx, const struct sandbox *row)
 		return;
 	struct feed *f = feed_new(m->s, row->id, &m->e);
 	m->failed = !f;
-	if (!f || !m->time.n)
+	if (!f || !m->last.time.n)
 		return;
-	if (str_is(m->sandbox, row->id)) {
-		f->offset = m->offset < f->source->end ? m->offset : f->source->end;
+	if (str_is(m->last.sandbox, row->id)) {
+		f->offset = m->last.offset < f->source->end ? m->last.offset : f->source->end;
 	} else if (!engine_journal_end(all.engine, row->id, &end, &changed, &m->e)) {
 		clock_iso(changed, iso);
-		if (strlen(iso) != m->time.n || memcmp(iso, m->time.p, m->time.n) >= 0) // else nothing has come since
-			f->offset = offset_at(f, m->time);
+		if (strlen(iso) != m->last.time.n || memcmp(iso, m->last.time.p, m->last.time.n) >= 0) // else nothing has come since
+			f->offset = offset_at(f, m->last.time);
 	}
-}
-
-static int parse_id(const char *text, struct resume *m, struct err *e)
-{
-	struct str s = str_of(text);
-	static const size_t iso = sizeof "2026-01-31T10:20:30.123Z" - 1;
-	const char *dash = s.n > iso + 1 ? memchr(s.p + iso + 1, '-', s.n - iso - 1) : NULL;
-	if (!dash || s.p[iso] != '-' || s.p[iso - 1] != 'Z' ||
-	    str_to_u64(str_of(dash + 1), 0, INT64_MAX, &m->offset))
-		return err_set(e, ERR_INVALID, "Last-Event-ID is not the id of an event");
-	m->time = (struct str){s.p, iso};
-	m->sandbox = (struct str){s.p + iso + 1, (size_t)(dash - s.p) - iso - 1};
-	return 0;
 }
 
 void get_events(struct request *r)
@@ -507,7 +454,7 @@ void get_events(struct request *r)
 	const char *last = request_header(r, "Last-Event-ID");
 	struct stream *s = stream_new(r, true, &e);
 	struct resume m = {.s = s};
-	if (!s || (last && parse_id(last, &m, &e))) {
+	if (!s || (last && event_id_parse(last, &m.last, &e))) {
 		give_up(r, s, &e);
 		return;
 	}

@@ -4,7 +4,7 @@
 #include "api/exec_io_int.h"
 
 #include "base/mem.h"
-#include "base/str.h"
+#include "engine/access.h"
 #include "http/ws.h"
 #include <signal.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include "api/follow.h"
 #include "api/refused.h"
 #include "base/str.h"
-#include "engine/engine.h"
+#include "engine/access.h"
 
 void get_journal(struct request *r)
 {

@@ -9,6 +9,8 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "engine/net.h"
+#include "engine/review.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,6 +6,7 @@
 #include "api/auth.h"
 #include "api/code.h"
 #include "base/mem.h"
+#include "engine/net.h"
 #include "model/msg.h"
 #include <string.h>
 

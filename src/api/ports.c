@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "engine/access.h"
 #include <string.h>
 
 static void done_dial(void *ctx, const struct err *e, const struct outcome *o)

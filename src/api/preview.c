@@ -4,6 +4,7 @@
 #include "api/preview_int.h"
 
 #include "base/mem.h"
+#include "engine/access.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "api/front.h"
 #include "api/preview.h"
 #include "base/flow.h"
-#include "engine/engine.h"
+#include "engine/access.h"
 
 #define PREVIEW_ENVD 49983 // E2B's own port: served by its surface, never by a sandbox
 

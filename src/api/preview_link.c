@@ -7,7 +7,7 @@
 #include "base/id.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "engine/engine.h"
+#include "engine/access.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,6 +6,7 @@
 #include "api/auth.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "engine/access.h"
 #include <arpa/inet.h>
 #include <string.h>
 #include <strings.h>

@@ -6,7 +6,7 @@
 #include "base/jsonw.h"
 #include "base/loop.h"
 #include "base/mem.h"
-#include "engine/engine.h"
+#include "engine/access.h"
 #include <string.h>
 
 #define KINDS 64       // that are told apart; what comes beyond is one more

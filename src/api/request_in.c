@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "engine/engine.h"
+#include "engine/access.h"
 #include "model/limits.h"
 #include <string.h>
 #include <strings.h>

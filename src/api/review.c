@@ -5,6 +5,7 @@
 #include "api/auth.h"
 #include "api/code.h"
 #include "base/mem.h"
+#include "engine/review.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The native API: one table, and a handler per row that decodes, asks the engine and encodes.
+//
+// The files of this room, by what they serve:
+//
+//   server request request_in route          an exchange: in, to its handler, out
+//   front listener rate tunnel               TCP: the door, addresses, how often, a cell's socket from elsewhere
+//   auth rights access once refused          who may, what was asked twice, what was refused
+//   decode encode encode_net answer status page openapi openapi_table   forms
+//   sandboxes execs layers images journals net ports review             handlers of this table
+//   exec_* files_* events event_line follow  streams of commands, files and journals
+//   preview_* mcp_* e2b_*                    surfaces of their own; preview.h, mcp.h, e2b.h and e2b_envd.h begin them
 #include "api/access.h"
 #include "api/answer.h"
 #include "api/events.h"

@@ -5,7 +5,7 @@
 #include "api/front.h"
 #include "api/refused.h"
 #include "base/mem.h"
-#include "engine/engine.h"
+#include "engine/access.h"
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>

@@ -15,6 +15,7 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/loop.h"
+#include "engine/access.h"
 #include "model/access.h"
 
 struct engine;

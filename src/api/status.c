@@ -4,7 +4,7 @@
 
 #include "base/jsonw.h"
 #include "base/mem.h"
-#include "engine/engine.h"
+#include "engine/net.h"
 #include <assert.h>
 
 // What to do next, where the message of such an error does not say it by itself.

@@ -2,7 +2,6 @@
 // Channel K: one struct cell per slot or live cell.
 #include "backend/native_int.h"
 #include "base/flow.h"
-#include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/proc.h"

@@ -4,7 +4,6 @@
 #include "base/flow.h"
 #include "base/fs.h"
 #include "base/mem.h"
-#include "base/str.h"
 #include "model/msg.h"
 #include <fcntl.h>
 #include <signal.h>

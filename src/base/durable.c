@@ -3,7 +3,6 @@
 // of the waits find their work done.
 #include "base/durable.h"
 
-#include "base/fs.h"
 #include "base/mem.h"
 #include <dirent.h>
 #include <errno.h>

@@ -3,7 +3,6 @@
 #include "base/tar.h"
 
 #include "base/mem.h"
-#include "base/str.h"
 #include "base/tar_int.h"
 #include "base/walk.h"
 #include <string.h>

@@ -4,7 +4,6 @@
 // The last line on stdout is the result, a JSON object, or {"error":{"kind":"…","message":"…"}} with exit status 1.
 // What is going on comes as plain lines on stderr.
 #include "base/fault.h"
-#include "base/jsonw.h"
 #include "base/mem.h"
 #include "workspace/helper.h"
 #include "workspace/repo.h"

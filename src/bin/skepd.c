@@ -17,7 +17,7 @@
 #include "base/mem.h"
 #include "base/proc.h"
 #include "base/str.h"
-#include "engine/engine.h"
+#include "engine/access.h"
 #include "store/store.h"
 #include <errno.h>
 #include <fcntl.h>

@@ -35,7 +35,7 @@ static void forget(struct cell *c)
 	sx_free_all(c);
 	chan_close(&c->init);
 	journal_close(&c->journal);
-	int *const fds[] = {&c->init_pidfd, &c->notify.fd, &c->oom.fd, &c->walk.fd, &c->unnamed.fd, &c->sandbox_dir, &c->out_dir, &c->secrets};
+	int *const fds[] = {&c->init_pidfd, &c->notify.fd, &c->walk.fd, &c->unnamed.fd, &c->sandbox_dir, &c->out_dir, &c->secrets};
 	for (size_t i = 0; i < countof(fds); i++)
 		close_fd(fds[i]);
 	cell_spec_done(&c->spec);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cell/ahead.h"
 
-#include "base/fs.h"
 #include "base/mem.h"
 #include "cell/cell_int.h"
 #include "model/msg.h"

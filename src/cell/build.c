@@ -4,7 +4,6 @@
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/str.h"
 #include "cell/cell_int.h"
 #include "cell/denied.h"
 #include "isolate/contain.h"

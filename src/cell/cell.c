@@ -130,11 +130,51 @@ static void on_changes(struct cell *c, struct frame *f)
 		cell_wake(c);
 }
 
+// About one exec, which may be one that nobody knows any more.
+static void on_exec_frame(struct cell *c, struct frame *f)
+{
+	struct wire w = {.p = f->p, .n = f->n};
+	struct sx *x = f->id ? sx_by_number(c, f->id) : NULL;
+	if (f->type == M_EXIT) {
+		c->init_ends |= f->stream;
+		c->parked = c->init_ends && c->no_hurry;
+	}
+	if (!x)
+		return;
+	if (f->type == M_BEGUN) {
+		sx_begun(x, wire_get_u32(&w));
+	} else if (f->type == M_DATA && x->live && f->stream == 1) {
+		watching_output(x, f->p, f->n);
+	} else if (f->type == M_DATA) {
+		sx_output(x, f->stream, f->p, f->n);
+	} else if (f->type == M_CREDIT) {
+		x->in_credit = wire_get_u64(&w);
+		if (x->live)
+			watching_room(x);
+		else
+			input_room(x);
+		client_pump_exec(x);
+	} else if (f->type == M_SUSPENDED) {
+		for (struct client *cl = c->clients; cl; cl = cl->next)
+			if (cl->exec == x)
+				chan_send(&cl->chan, M_SUSPENDED, 0, 0, NULL, 0);
+	} else if (f->type == M_EXIT) {
+		sx_ended(x, wire_get_u32(&w));
+	}
+}
+
+static void on_usage(struct cell *c, struct frame *f)
+{
+	struct wire w = {.p = f->p, .n = f->n};
+	uint64_t used = wire_get_u64(&w);
+	uint32_t killed = wire_get_u32(&w);
+	watchdog_usage(c, used, killed, wire_get_u32(&w));
+}
+
 void cell_on_init_frame(struct chan *ch, struct frame *f)
 {
 	struct cell *c = container_of(ch, struct cell, init);
 	struct wire w = {.p = f->p, .n = f->n};
-	struct sx *x = f->id && f->type != M_CHANGES && f->type != M_MEMBERS ? sx_by_number(c, f->id) : NULL;
 	switch ((enum msg_type)f->type) {
 	case M_READY:
 		cell_ready(c, f);
@@ -145,12 +185,9 @@ void cell_on_init_frame(struct chan *ch, struct frame *f)
 	case M_CHANGES:
 		on_changes(c, f);
 		break;
-	case M_USAGE: {
-		uint64_t used = wire_get_u64(&w);
-		uint32_t killed = wire_get_u32(&w);
-		watchdog_usage(c, used, killed, wire_get_u32(&w));
+	case M_USAGE:
+		on_usage(c, f);
 		break;
-	}
 	case M_SOCKET:
 		slot_take_socket(&c->net, f);
 		break;
@@ -172,42 +209,18 @@ void cell_on_init_frame(struct chan *ch, struct frame *f)
 	case M_DIALLED:
 		dials_answer(c, f);
 		break;
-	case M_BEGUN:
-		if (x)
-			sx_begun(x, wire_get_u32(&w));
-		break;
-	case M_DATA:
-		if (x && x->live && f->stream == 1)
-			watching_output(x, f->p, f->n);
-		else if (x)
-			sx_output(x, f->stream, f->p, f->n);
-		break;
-	case M_CREDIT:
-		if (x) {
-			x->in_credit = wire_get_u64(&w);
-			if (x->live)
-				watching_room(x);
-			else
-				input_room(x);
-			client_pump_exec(x);
-		}
-		break;
-	case M_SUSPENDED:
-		for (struct client *cl = x ? c->clients : NULL; cl; cl = cl->next)
-			if (cl->exec == x)
-				chan_send(&cl->chan, M_SUSPENDED, 0, 0, NULL, 0);
-		break;
-	case M_EXIT:
-		c->init_ends |= f->stream;
-		c->parked = c->init_ends && c->no_hurry;
-		if (x)
-			sx_ended(x, wire_get_u32(&w));
-		break;
 	case M_FREEZE:
 		on_freeze(c, &w);
 		break;
 	case M_MEMBERS:
 		send_members(c, f->id, wire_get_u32(&w));
+		break;
+	case M_BEGUN:
+	case M_DATA:
+	case M_CREDIT:
+	case M_SUSPENDED:
+	case M_EXIT:
+		on_exec_frame(c, f);
 		break;
 	default:
 		break;

@@ -1,19 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 // The supervisor of one cell: what its files share. One process, one cell, one loop.
 //
-//   slot.c      from fork to spec: makes the contained process, waits      mold.c   what the next cell can use again
-//   ahead.c     built before its sandbox is asked for
-//   again.c     from the end of a plain run to the next spec
-//   build.c     life: spec -> up                        ending.c   -> ending -> gone
-//   cell.c      pausing, and the channel to init
-//   control.c   the channel to skepd and the cell's socket
-//   execs.c     execs                                  client.c   attached clients
-//   output.c    what they wrote
-//   record.c    what goes to the journal                watchdog.c time and resource limits
-//   gate.c      the way out                             denied.c   what was refused
-//   changed.c   files that changed                      watching.c who sees it happen
-//   dials.c     connections into the cell               ports.c    what listens there
-//   away.c      clients whose line broke
+// Before it has a sandbox:
+//   nursery.c     forks slots; skepd's requests            shelf.c       molds, until a slot takes them
+//   dirwork.c     removing and copying, for skepd          ownership.c   directories of the host as the cell's root owns them
+//   slot.c        from fork to spec: the contained process seat.c        a number with its ids and its control group
+//   ahead.c       built before its sandbox is asked for    mold.c        what the next cell can use again
+// Its life:
+//   build.c       spec -> up                               ending.c      -> ending -> gone
+//   again.c       from the end of a plain run to the next spec
+//   cell.c        pausing, and the channel to init         control.c     the channel to skepd and the cell's socket
+//   watchdog.c    time and resource limits                 disk_use.c    how much disk it holds; unnamed.c: files without a name
+// What runs in it, and who is attached:
+//   execs.c       execs                                    client.c      attached clients
+//   input.c       what clients send to one                 output.c      what it wrote; cast.c: a terminal, recorded
+//   away.c        clients whose line broke                 dials.c       connections into the cell
+//   changed.c     files that changed                       watching.c    who sees it happen
+//   ports.c       what listens
+// What it asks the kernel for, seen from outside:
+//   record.c      what goes to the journal                 who.c         which process it was
+//   denied.c      calls that were refused                  refused.c     packets that were refused
+//   moves.c       renames of directories                   look.c        paths that a waiting call names
+//   rights.c      what a process may do with files         held.c        children that hold up pid 1
+// The way out:
+//   gate.c        the gate's channel                       gate_spawn.c  starts it
+//   gate_ask.c    connections that wait for a yes          members.c     its events, before they are recorded
 #pragma once
 #include "base/chan.h"
 #include "cell/ahead.h"
@@ -124,7 +135,6 @@ struct cell {
 	// watchdog
 	struct timer ttl, idle, sample, ending, look, deaf;
 	bool asked_again; // the deaf one
-	struct watch oom;
 	uint64_t oom_seen, pids_seen, disk_floor, walk_free, walk_free_files;
 	bool told_memory, told_pids;
 	uint32_t deep_looks, samples;
@@ -224,6 +234,7 @@ void sx_kill(struct sx *x, int sig, const char *reason);
 void sx_grant(struct sx *x); // more output, as far as the slowest reader allows
 void sx_free_all(struct cell *c);
 uint32_t sx_running(const struct cell *c);
+const struct sx *sx_only(const struct cell *c); // the one that runs; NULL: none does, or more than one
 
 // client.c
 void client_accept(struct watch *w, uint32_t events);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who is connected to the cell's socket: skepd (control) and clients attached to an exec by a ticket.
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "cell/away.h"

@@ -4,7 +4,6 @@
 #include "base/fault.h"
 #include "base/fs.h"
 #include "base/mem.h"
-#include "base/proc.h"
 #include "base/str.h"
 #include "cell/away.h"
 #include "cell/cell_int.h"

@@ -7,7 +7,6 @@
 #include "base/jsonw.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/str.h"
 #include "cell/cell_int.h"
 #include "cell/who.h"
 #include <errno.h>

@@ -71,6 +71,18 @@ uint32_t sx_running(const struct cell *c)
 	return n;
 }
 
+const struct sx *sx_only(const struct cell *c)
+{
+	const struct sx *one = NULL;
+	for (const struct sx *x = c->execs; x; x = x->next) {
+		if (!x->ended && one)
+			return NULL;
+		if (!x->ended)
+			one = x;
+	}
+	return one;
+}
+
 static void sx_free(struct sx *x)
 {
 	timer_clear(&x->cell->loop, &x->timeout);

@@ -144,7 +144,7 @@ static void ask_who(struct gate *g, const struct frame *f)
 {
 	struct wire w = {.p = f->p, .n = f->n};
 	auto_buf struct buf b = BUF_INIT(64);
-	struct tcp_ends t = {.port = (uint16_t)wire_get_u32(&w)};
+	struct net_ends t = {.port = (uint16_t)wire_get_u32(&w), .udp = f->stream == WHO_UDP};
 	size_t n, m;
 	const uint8_t *address = wire_get_bytes(&w, &n), *peer = wire_get_bytes(&w, &m);
 	t.peer_port = (uint16_t)wire_get_u32(&w);
@@ -155,7 +155,7 @@ static void ask_who(struct gate *g, const struct frame *f)
 	memcpy(t.peer, peer, n);
 	wire_u32(&b, t.port);
 	wire_u64(&b, net_inode(g->sockets.diag, &t));
-	chan_send_buf(&g->cell->init, M_WHO, f->id, &b);
+	chan_send(&g->cell->init, M_WHO, f->stream, f->id, b.p, b.n);
 }
 
 static void on_frame(struct chan *ch, struct frame *f)

@@ -47,13 +47,15 @@ static void record_answer(struct gate *g, const struct gate_ask *a, enum verdict
 	record(g->cell, "approval.answered", by, &b, true);
 }
 
-// told: skepd knows already.
+// told: skepd knows already. VERDICT_ASK: No, and nobody said it.
 static void close_one(struct gate *g, unsigned i, enum verdict v, enum answer_scope scope, bool told, const char *by)
 {
 	struct gate_ask a = g->asks[i];
 	uint8_t body[] = {(uint8_t)v, (uint8_t)scope};
 	g->asks[i] = g->asks[--g->n_asks];
 	chan_send(&g->chan, M_ANSWER, 0, a.id, body, sizeof body);
+	v = v == VERDICT_ALLOW ? VERDICT_ALLOW : VERDICT_DENY;
+	body[0] = (uint8_t)v;
 	if (g->cell->control && !told)
 		chan_send(&g->cell->control->chan, M_ANSWER, 0, a.id, body, sizeof body);
 	record_answer(g, &a, v, scope, by);
@@ -66,7 +68,7 @@ static void on_late(struct timer *t)
 	uint64_t now = clock_ms();
 	for (unsigned i = g->n_asks; i--;)
 		if (g->asks[i].until_ms <= now)
-			close_one(g, i, VERDICT_DENY, SCOPE_ONCE, false, "timeout");
+			close_one(g, i, VERDICT_ASK, SCOPE_ONCE, false, "timeout");
 	if (g->n_asks)
 		timer_set(&g->cell->loop, t, 1000);
 }
@@ -88,7 +90,7 @@ void ask_open(struct gate *g, const struct frame *f)
 	*a = (struct gate_ask){.id = f->id, .until_ms = clock_ms() + GATE_ASK_MS, .frame = BUF_INIT(ASK_MAX + 1)};
 	buf_add(&a->frame, f->p, f->n);
 	if (!has_terminal(c)) {
-		close_one(g, g->n_asks - 1, VERDICT_DENY, SCOPE_ONCE, false, "nobody");
+		close_one(g, g->n_asks - 1, VERDICT_ASK, SCOPE_ONCE, false, "nobody");
 		return;
 	}
 	for (struct client *cl = c->clients; cl; cl = cl->next)
@@ -103,7 +105,7 @@ void ask_open(struct gate *g, const struct frame *f)
 void ask_close_all(struct gate *g)
 {
 	while (g->n_asks)
-		close_one(g, g->n_asks - 1, VERDICT_DENY, SCOPE_ONCE, false, "nobody");
+		close_one(g, g->n_asks - 1, VERDICT_ASK, SCOPE_ONCE, false, "nobody");
 	timer_clear(&g->cell->loop, &g->ask_late);
 }
 

@@ -397,6 +397,14 @@ void mold_close_fds(struct mold *m)
 	close_fd(&m->seat.lock);
 }
 
+void mold_free(struct mold *m)
+{
+	mold_close_fds(m);
+	free(m->layer);
+	free(m->place);
+	free(m);
+}
+
 static void end(struct mold *m)
 {
 	struct err e;
@@ -415,8 +423,5 @@ void mold_drop(struct mold *m, bool beside)
 		_exit(0);
 	}
 	seat_leave(&m->seat);
-	mold_close_fds(m);
-	free(m->layer);
-	free(m->place);
-	free(m);
+	mold_free(m);
 }

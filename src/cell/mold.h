@@ -52,4 +52,5 @@ bool mold_keep(struct cell *c);				// the same, for the next cell of this proces
 int mold_read(struct frame *f, struct mold *m, struct err *e) MUST_USE; // 1: complete, 0: more frames follow
 bool mold_fits(const struct mold *m, const void *place, size_t n);
 void mold_drop(struct mold *m, bool beside); // ends it and removes its layer; beside: in a child
-void mold_close_fds(struct mold *m); // in a child that has nothing to do with it
+void mold_free(struct mold *m);		     // what we know of it; somebody else has it now
+void mold_close_fds(struct mold *m);	     // in a child that has nothing to do with it

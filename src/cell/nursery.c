@@ -10,21 +10,19 @@
 #include "base/proc.h"
 #include "base/str.h"
 #include "cell/cell_int.h"
+#include "cell/dirwork.h"
 #include "cell/ownership.h"
+#include "cell/shelf.h"
 #include "init/layer.h"
 #include "isolate/mounts.h"
 #include "isolate/seccomp.h"
 #include "model/msg.h"
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -39,31 +37,12 @@
 // when the next nursery starts.
 #define FRESH ".fresh-"
 
-#define MOLDS_MAX 64
-#define MOLD_KEEP_MS 30000
-
-// From a slot whose mold may come back.
-struct back {
-	struct back *next;
-	struct chan chan;
-	struct mold *mold;
-};
-
-struct job {
-	struct watch w;
-	uint32_t id;
-	bool tells; // its answer has content
-};
-
 static struct state {
-	pid_t pid;
 	struct loop loop;
 	struct chan chan;
 	struct nursery n;
-	struct back *backs;
-	struct mold *molds; // newest first
-	int n_molds;
-	struct timer old;
+	struct shelf shelf;
+	struct dirwork dirwork;
 } self;
 
 // A /proc without processes: of a process id namespace whose only one, which mounts it, ends at once.
@@ -177,105 +156,11 @@ static void answer_err(uint32_t id, const struct err *e)
 	control_send_err(&self.chan, id, e);
 }
 
-// --- molds ---
-
-static void free_back(void *obj)
+static void in_child(void)
 {
-	struct back *b = obj;
-	chan_close(&b->chan);
-	if (b->mold)
-		mold_drop(b->mold, true);
-	free(b);
-}
-
-static void on_back_close(struct chan *c)
-{
-	struct back *b = container_of(c, struct back, chan);
-	for (struct back **p = &self.backs; *p; p = &(*p)->next)
-		if (*p == b) {
-			*p = b->next;
-			break;
-		}
-	loop_bury(&self.loop, b, free_back);
-}
-
-static void on_back_frame(struct chan *c, struct frame *f)
-{
-	struct back *b = container_of(c, struct back, chan);
-	struct err e;
-	int rc = b->mold && b->mold->seat.lock < 0 ? mold_read(f, b->mold, &e) : -1;
-	if (rc > 0 && self.n_molds < MOLDS_MAX) {
-		b->mold->next = self.molds;
-		self.molds = b->mold;
-		self.n_molds++;
-		b->mold = NULL;
-		if (!self.old.at_ms)
-			timer_set(&self.loop, &self.old, MOLD_KEEP_MS);
-		chan_send(&self.chan, M_BACK, 0, 0, NULL, 0);
-	}
-	if (rc)
-		shutdown(c->fd, SHUT_RDWR);
-}
-
-static int expect_back(int fd, struct err *e)
-{
-	struct back *b = xcalloc(1, sizeof *b);
-	b->mold = xcalloc(1, sizeof *b->mold);
-	*b->mold = MOLD_NONE;
-	chan_init(&b->chan, fd);
-	b->chan.on_frame = on_back_frame;
-	b->chan.on_close = on_back_close;
-	b->next = self.backs;
-	self.backs = b;
-	return chan_attach(&b->chan, &self.loop, e);
-}
-
-static void on_old(struct timer *t)
-{
-	uint64_t now = clock_ms();
-	for (struct mold **p = &self.molds; *p;) {
-		struct mold *m = *p;
-		if (now - m->since_ms < MOLD_KEEP_MS) {
-			p = &m->next;
-			continue;
-		}
-		*p = m->next;
-		self.n_molds--;
-		mold_drop(m, true);
-	}
-	if (self.molds)
-		timer_set(&self.loop, t, MOLD_KEEP_MS / 3);
-}
-
-static struct mold *take_mold(const struct place *place)
-{
-	for (struct mold **p = &self.molds; place->n && *p; p = &(*p)->next) {
-		struct mold *m = *p;
-		if (!mold_fits(m, place->p, place->n))
-			continue;
-		*p = m->next;
-		self.n_molds--;
-		return m;
-	}
-	return NULL;
-}
-
-static void in_slot_process(void)
-{
-	for (struct back *b = self.backs; b; b = b->next)
-		close_fd(&b->chan.fd);
-	for (struct mold *m = self.molds; m; m = m->next)
-		mold_close_fds(m);
+	shelf_close_fds(&self.shelf);
 	loop_done(&self.loop); // the channel's buffer stays: the place lies in it
 	close_fd(&self.chan.fd);
-}
-
-static bool has_mold(const struct place *place)
-{
-	struct mold *m = self.molds;
-	while (m && !mold_fits(m, place->p, place->n))
-		m = m->next;
-	return m;
 }
 
 static int start_slot(struct frame *f, enum profile profile, const char *layer, const struct place *place, struct err *e)
@@ -289,12 +174,12 @@ static int start_slot(struct frame *f, enum profile profile, const char *layer, 
 	if (place && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, back))
 		return err_sys(e, "socketpair");
 	auto_fd int back_ours = place ? back[0] : -1, back_theirs = place ? back[1] : -1;
-	struct mold *m = place ? take_mold(place) : NULL;
+	struct mold *m = place ? shelf_take(&self.shelf, place) : NULL;
 	pid_t pid = fork();
 	if (!pid) {
 		close(ours);
 		close_fd(&back_ours);
-		in_slot_process();
+		in_child();
 		slot_main(&self.n, &(struct slot){theirs, back_theirs, profile, m ? m->layer : layer, place, m});
 	}
 	if (pid < 0) {
@@ -303,13 +188,9 @@ static int start_slot(struct frame *f, enum profile profile, const char *layer, 
 			mold_drop(m, true);
 		return -1;
 	}
-	if (m) {
-		mold_close_fds(m);
-		free(m->layer);
-		free(m->place);
-		free(m);
-	}
-	if (place && expect_back(take_fd(&back_ours), e))
+	if (m)
+		mold_free(m);
+	if (place && shelf_expect(&self.shelf, take_fd(&back_ours), e))
 		return -1;
 	auto_buf struct buf b = BUF_INIT(FRAME_MAX);
 	wire_u8(&b, profile);
@@ -333,7 +214,7 @@ static void do_want(struct frame *f)
 		answer_err(f->id, &e);
 		return;
 	}
-	if (warm == 2 && !has_mold(&place)) {
+	if (warm == 2 && !shelf_has(&self.shelf, &place)) {
 		cell_spec_done(&place.spec);
 		return;
 	}
@@ -342,110 +223,21 @@ static void do_want(struct frame *f)
 	cell_spec_done(&place.spec);
 }
 
-// --- jobs on directories: in a child, with the rights of the base namespace ---
-
-static void on_job_end(struct watch *w, uint32_t events)
-{
-	struct job *j = container_of(w, struct job, w);
-	union {
-		struct err e;
-		struct layer_result r;
-	} said;
-	struct err e;
-	int fd = w->fd;
-	(void)events;
-	loop_del(&self.loop, w);
-	ssize_t n = read(fd, &said, sizeof said);
-	close(fd);
-	auto_buf struct buf b = BUF_INIT(64);
-	if (n == sizeof said.r) {
-		if (j->tells)
-			layer_result_write(&b, &said.r);
-		chan_send_buf(&self.chan, M_OK, j->id, &b);
-	} else {
-		err_set(&e, ERR_UNAVAILABLE, "the work on a directory was interrupted; try again");
-		answer_err(j->id, n == sizeof said.e ? &said.e : &e);
-	}
-	loop_bury(&self.loop, j, free);
-}
-
-// Only what lies below SKEP_HOME, named without tricks.
-static int remove_one(const char *path, struct err *e)
-{
-	size_t n = strlen(self.n.skep_home);
-	if (strncmp(path, self.n.skep_home, n) || path[n] != '/' || strstr(path, "/../") || str_has_suffix(path, "/.."))
-		return err_set(e, ERR_DENIED, "%s does not lie below SKEP_HOME", path);
-	return fault(FAULT_GC_TREE, e) ? -1 : fs_remove_tree(AT_FDCWD, path, e);
-}
-
-static int run_remove(struct wire *w, struct layer_result *r, struct err *e)
-{
-	char **paths = wire_get_strv(w);
-	(void)r;
-	if (!paths)
-		return err_set(e, ERR_INVALID, "malformed request for a removal");
-	setpriority(PRIO_PROCESS, 0, 10); // nobody waits for it
-	for (char **v = paths; *v; v++)
-		if (remove_one(*v, e))
-			return -1;
-	return 0;
-}
-
-static int run_layer(struct wire *w, struct layer_result *r, struct err *e)
-{
-	struct layer_op op;
-	auto_free char *path = xasprintf("%s/layers", self.n.skep_home);
-	auto_fd int layers = fs_open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0, e);
-	if (layers < 0 || layer_op_read(w, &op, e))
-		return -1;
-	// Whoever asks again after our parent's end must not meet us at work under the same name.
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != self.pid)
-		_exit(1);
-	return layer_do(layers, &op, r, e);
-}
-
-static void do_job(struct frame *f, bool tells, int (*run)(struct wire *w, struct layer_result *r, struct err *e))
-{
-	struct wire w = {.p = f->p, .n = f->n};
-	struct job *j = xcalloc(1, sizeof *j);
-	struct layer_result r = {0};
-	struct err e = {0};
-	int p[2] = {-1, -1};
-	pid_t pid = pipe2(p, O_CLOEXEC) ? -1 : fork();
-	if (!pid) {
-		in_slot_process();
-		bool failed = run(&w, &r, &e);
-		_exit(write(p[1], failed ? (void *)&e : (void *)&r, failed ? sizeof e : sizeof r) < 0);
-	}
-	close_fd(&p[1]);
-	*j = (struct job){.w = {.fd = -1, .fn = on_job_end}, .id = f->id, .tells = tells};
-	if (pid < 0 || loop_add(&self.loop, &j->w, p[0], LOOP_IN, &e)) {
-		err_set(&e, ERR_SYSTEM, "could not start the work on a directory");
-		answer_err(f->id, &e);
-		close_fd(&p[0]);
-		free(j);
-	}
-}
-
 static void on_frame(struct chan *c, struct frame *f)
 {
 	(void)c;
 	if (f->type == M_WANT)
 		do_want(f);
 	else if (f->type == M_REMOVE)
-		do_job(f, false, run_remove);
+		dirwork_remove(&self.dirwork, f);
 	else if (f->type == M_LAYER)
-		do_job(f, true, run_layer);
+		dirwork_layer(&self.dirwork, f);
 }
 
 static void on_close(struct chan *c)
 {
 	(void)c;
-	while (self.molds) {
-		struct mold *m = self.molds;
-		self.molds = m->next;
-		mold_drop(m, false);
-	}
+	shelf_drop(&self.shelf);
 	seat_sweep(&self.n);
 	_exit(0); // skepd is gone; the next one starts its own nursery
 }
@@ -454,7 +246,6 @@ int nursery_main(int channel)
 {
 	struct frame f;
 	struct err e;
-	self.pid = getpid();
 	prctl(PR_SET_NAME, "skep-nursery");
 	signal(SIGPIPE, SIG_IGN);
 	chan_init(&self.chan, channel);
@@ -469,7 +260,8 @@ int nursery_main(int channel)
 	while (waitpid(-1, NULL, WNOHANG) > 0) // who was quicker than that
 		;
 	prctl(PR_SET_CHILD_SUBREAPER, 1); // molds outlive the supervisor that made them
-	self.old.fn = on_old;
+	shelf_init(&self.shelf, &self.loop, &self.chan);
+	self.dirwork = (struct dirwork){&self.loop, &self.chan, self.n.skep_home, getpid(), in_child};
 	self.chan.on_frame = on_frame;
 	self.chan.on_close = on_close;
 	if (loop_init(&self.loop, &e) || chan_attach(&self.chan, &self.loop, &e) || loop_run(&self.loop, &e)) {

@@ -2,10 +2,8 @@
 #include "cell/ownership.h"
 
 #include "base/fs.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/sha256.h"
-#include "base/str.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -73,30 +73,20 @@ static const char *proto_name(uint8_t proto, char number[4])
 	}
 }
 
-// The socket is closed by the time we hear of it, so nobody can be asked; but often there is only one candidate.
-static const char *only_exec(const struct cell *c)
-{
-	const struct sx *one = NULL;
-	for (const struct sx *x = c->execs; x; x = x->next) {
-		if (!x->ended && one)
-			return NULL;
-		if (!x->ended)
-			one = x;
-	}
-	return one ? one->spec.id : NULL;
-}
-
 static void tell(struct cell *c, const struct refused_packet *k)
 {
 	auto_buf struct buf b = BUF_INIT(1024);
 	struct jsonw w = {.b = &b};
 	char number[4];
+	// The socket is closed by the time we hear of it, so nobody can be asked; but often there is only one candidate.
+	const struct sx *only = sx_only(c);
 	jw_kstr(&w, "what", "net");
 	jw_kstr(&w, "proto", proto_name(k->proto, number));
 	jw_kstr(&w, "address", k->address);
 	if (k->port)
 		jw_ku64(&w, "port", k->port);
-	jw_kstr(&w, "exec", only_exec(c));
+	jw_kstr(&w, "why", k->proto == IPPROTO_TCP ? "no rule is for this address" : "only TCP leaves a sandbox");
+	jw_kstr(&w, "exec", only ? only->spec.id : NULL);
 	record(c, "denied", "workload", &b, false);
 }
 

@@ -3,8 +3,6 @@
 // while the cell has processes; an idle sandbox costs no wake-up. A walk of the layer is paced by how much the
 // file system's free space fell since the last one.
 #include "base/clock.h"
-#include "base/fs.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "cell/cell_int.h"
 #include "cell/changed.h"

@@ -102,18 +102,6 @@ static const struct sx *by_mark(struct cell *c, pid_t pid)
 	return NULL;
 }
 
-static const struct sx *only_one(const struct cell *c)
-{
-	const struct sx *one = NULL;
-	for (const struct sx *x = c->execs; x; x = x->next) {
-		if (!x->ended && one)
-			return NULL;
-		if (!x->ended)
-			one = x;
-	}
-	return one;
-}
-
 void who_find(struct cell *c, pid_t pid, struct who *out)
 {
 	struct facts f;
@@ -127,7 +115,7 @@ void who_find(struct cell *c, pid_t pid, struct who *out)
 		memcpy(out->command, cmdline.p, strnlen(cmdline.p, sizeof out->command - 1));
 	const struct sx *x = by_ancestors(c, f);
 	x = x ? x : by_mark(c, pid);
-	x = x ? x : only_one(c);
+	x = x ? x : sx_only(c);
 	if (x)
 		memcpy(out->exec, x->spec.id, sizeof out->exec);
 }

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "base/proc.h"
+#include "base/str.h"
 #include "cli/home.h"
 #include "cli/out.h"
 #include "cli/wants.h"
@@ -34,6 +35,21 @@ static bool is_named_before(const struct wants *all, size_t i)
 	return false;
 }
 
+// No host was named: then an address that was dialled as it is. Datagrams are not worth a line: much tries them in vain.
+static void tell_address(const struct wants *all, const char *id)
+{
+	auto_buf struct buf b = BUF_INIT(16 << 10);
+	char **o = all->others;
+	while (o && *o && !str_has_prefix(*o, "tcp "))
+		o++;
+	if (!o || !*o)
+		return;
+	buf_str(&b, "skep: refused: ");
+	out_text(&b, *o);
+	buf_fmt(&b, " (skep policy suggest %s)\n", id);
+	out_stderr(&b);
+}
+
 void advice_refused(const struct create_opts *o, const char *id)
 {
 	struct err ignored;
@@ -56,5 +72,7 @@ void advice_refused(const struct create_opts *o, const char *id)
 		o->net.preset ? "" : ", or --net registries for what package managers fetch", id);
 	if (hosts)
 		out_stderr(&b);
+	else
+		tell_address(&all, id);
 	wants_done(&all);
 }

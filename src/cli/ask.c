@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/str.h"
 #include "cli/out.h"
 #include <stdlib.h>
 

@@ -4,7 +4,6 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/proc.h"
-#include "base/str.h"
 #include "cli/api.h"
 #include "cli/out.h"
 #include "cli/ssh_config.h"

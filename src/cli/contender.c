@@ -3,7 +3,6 @@
 #include "cli/compare.h"
 
 #include "base/clock.h"
-#include "base/jsonw.h"
 #include "base/mem.h"
 #include "cli/out.h"
 #include "cli/request.h"

@@ -7,7 +7,6 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/pack.h"
-#include "base/str.h"
 #include "cli/api.h"
 #include "cli/out.h"
 #include "cli/place.h"

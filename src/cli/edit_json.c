@@ -2,7 +2,6 @@
 // A member put into, or taken out of, a JSON file that somebody wrote by hand: comments, order and white space stay.
 #include "base/json.h"
 #include "base/mem.h"
-#include "base/str.h"
 #include "cli/edit.h"
 #include "model/jsonc.h"
 #include <string.h>

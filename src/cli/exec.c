@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // exec: a command in a sandbox that exists. shell: the same for a person.
 #include "base/mem.h"
-#include "base/str.h"
 #include "cli/api.h"
 #include "cli/hold.h"
 #include "cli/out.h"

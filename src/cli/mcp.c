@@ -4,7 +4,6 @@
 #include "base/fs.h"
 #include "base/jsonw.h"
 #include "base/mem.h"
-#include "base/str.h"
 #include "cli/api.h"
 #include "cli/flight.h"
 #include "cli/home.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // An exec that runs or ran: attach to it, read what it wrote, send it a signal.
 #include "base/fs.h"
-#include "base/jsonw.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/api.h"

@@ -262,8 +262,11 @@ static int explain_run(const struct call *c)
 	const struct policy_opts *o = c->opts;
 	struct err e;
 	auto_api struct api a = API_CLOSED;
-	auto_free char *path = api_path("/v1/sandboxes", c->words[0], "policy/explain");
-	auto_json json_t *j = api_open(&a, &e) ? NULL : ask(&a, path, o, c->words[1], &e);
+	if (api_open(&a, &e))
+		return out_fail(c, &e);
+	auto_free char *id = c->n_words > 1 ? xstrdup(c->words[0]) : api_default_id(&a, &e);
+	auto_free char *path = id ? api_path("/v1/sandboxes", id, "policy/explain") : NULL;
+	auto_json json_t *j = path ? ask(&a, path, o, c->words[c->n_words - 1], &e) : NULL;
 	return j ? print_verdict(j, o->json) : out_fail(c, &e);
 }
 
@@ -315,11 +318,11 @@ const struct cmd cmd_policy_check = {
 
 const struct cmd cmd_policy_explain = {
 	.name = "policy explain",
-	.args = "ID HOST[:PORT]",
+	.args = "[ID] HOST[:PORT]",
 	.help = "say whether a sandbox may reach a host, and why",
 	.opts = explain_opts,
 	.opts_size = sizeof(struct policy_opts),
-	.min_words = 2,
+	.min_words = 1,
 	.max_words = 2,
 	.tail = -1,
 	.hint = HINT_SANDBOX,

@@ -5,7 +5,6 @@
 #include "base/fs.h"
 #include "base/jsonw.h"
 #include "base/mem.h"
-#include "base/str.h"
 #include "cli/out.h"
 #include "cli/request.h"
 #include "cli/term.h"

@@ -5,7 +5,6 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/proc.h"
-#include "base/str.h"
 #include "cli/out.h"
 #include "cli/term.h"
 #include <fcntl.h>

@@ -2,7 +2,6 @@
 // ssh: OpenSSH's own client, with a ProxyCommand that leads to skep-ssh; and that ProxyCommand.
 #include "base/home.h"
 #include "base/mem.h"
-#include "base/str.h"
 #include "cli/api.h"
 #include "cli/cell.h"
 #include "cli/home.h"

@@ -2,7 +2,6 @@
 // policy suggest: the narrowest rules for what a sandbox was refused.
 #include "base/jsonw.h"
 #include "base/mem.h"
-#include "base/str.h"
 #include "cli/out.h"
 #include "cli/verbs.h"
 #include "cli/wants.h"
@@ -21,11 +20,13 @@ static const struct opt suggest_opts[] = {
 };
 
 // A name that was looked up is connected to if it is allowed: then the port is known, and the bare name says nothing more.
+// So does a connection whose requests are known.
 static bool is_covered(const struct wants *all, const struct want *w)
 {
 	for (size_t i = 0; i < all->n; i++) {
 		const struct want *o = &all->w[i];
-		if (o != w && !w->method && o->method && o->port == w->port && host_equal(&o->host, &w->host))
+		bool closer = w->port ? o->port == w->port && o->method && !w->method : o->port;
+		if (closer && host_equal(&o->host, &w->host))
 			return true;
 	}
 	return false;
@@ -77,24 +78,43 @@ static char **rules_for(const struct want *w)
 	return rules;
 }
 
+static char *place_of(const struct want *w)
+{
+	return w->port ? xasprintf("%s:%u", w->host.s, w->port) : xstrdup(w->host.s);
+}
+
 // What has been allowed since is not suggested again, and what a rule denies can not be allowed by another. A removed
 // sandbox has no policy any more: then all of it is suggested.
-static bool is_decided(struct api *a, const char *id, const struct want *w, struct wants *all)
+static bool is_settled(struct api *a, const char *id, const struct want *w, const char *asked, struct wants *all)
 {
 	auto_buf struct buf body = BUF_INIT(64 << 10);
 	struct jsonw j = {.b = &body};
 	struct err ignored;
-	auto_free char *path = api_path("/v1/sandboxes", id, "policy/explain"), *host = xasprintf("%s:%u", w->host.s, w->port);
+	auto_free char *path = api_path("/v1/sandboxes", id, "policy/explain"), *host = place_of(w);
 	jw_open(&j, '{');
 	jw_kstr(&j, "host", host);
 	jw_kstr(&j, "method", w->method);
-	jw_kstr(&j, "path", w->paths ? w->paths[0] : NULL);
+	jw_kstr(&j, "path", asked);
 	jw_close(&j, '}');
 	auto_json json_t *answer = api_json(a, "POST", path, buf_cstr(&body), &ignored);
 	const char *rule = answer ? json_str(answer, "rule") : "";
 	if (*rule == '!')
 		wants_note(all, xasprintf("%s is denied by the rule %s, from %s", host, rule, json_str(answer, "from")));
 	return *rule == '!' || (answer && !strcmp(json_str(answer, "verdict"), "allow"));
+}
+
+// Each path by itself: what is settled of one says nothing of the next.
+static bool is_decided(struct api *a, const char *id, struct want *w, struct wants *all)
+{
+	if (!w->paths)
+		return is_settled(a, id, w, NULL, all);
+	char **left = NULL;
+	for (char **p = w->paths; *p; p++)
+		if (!is_settled(a, id, w, *p, all))
+			strv_add(&left, *p);
+	strv_free(w->paths);
+	w->paths = left;
+	return !left;
 }
 
 static int print_json(const struct wants *all)
@@ -151,11 +171,21 @@ static int print_table(const struct wants *all, const char *id)
 	return any ? out_flush(&b) : 0;
 }
 
+// No rule about a name leads to this machine.
+static bool is_exposable(const struct want *w, const char *id, struct wants *all)
+{
+	if (strcmp(w->host.s, EXPOSED_NAME))
+		return false;
+	auto_free char *place = place_of(w), *port = w->port ? xasprintf("%u", w->port) : xstrdup("PORT");
+	wants_note(all, xasprintf("%s is this machine: skep policy set %s --expose-host %s", place, id, port));
+	return true;
+}
+
 static void drop_needless(struct api *a, const char *id, struct wants *all)
 {
 	for (size_t i = 0; i < all->n;) {
 		struct want *w = &all->w[i];
-		if (!is_covered(all, w) && !is_decided(a, id, w, all)) {
+		if (!is_covered(all, w) && !is_decided(a, id, w, all) && !is_exposable(w, id, all)) {
 			i++;
 			continue;
 		}

@@ -3,7 +3,6 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
-#include "base/str.h"
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>

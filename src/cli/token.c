@@ -3,6 +3,7 @@
 #include "base/jsonw.h"
 #include "base/mem.h"
 #include "cli/api.h"
+#include "cli/listing.h"
 #include "cli/out.h"
 #include "cli/verbs.h"
 #include "model/access.h"
@@ -100,17 +101,7 @@ static int ls_run(const struct call *c)
 
 static int rm_run(const struct call *c)
 {
-	auto_api struct api a = API_CLOSED;
-	struct err e;
-	int status = 0;
-	if (api_open(&a, &e))
-		return out_fail(c, &e);
-	for (char **id = c->words; *id; id++) {
-		auto_free char *path = api_path("/v1/tokens", *id, NULL);
-		int code = api_do(&a, "DELETE", path, NULL, &e) ? out_fail(c, &e) : 0;
-		status = status ? status : code;
-	}
-	return status;
+	return listing_remove(c, "/v1/tokens");
 }
 
 const struct cmd cmd_token_new = {

@@ -48,7 +48,7 @@ static void note_name(struct wants *all, const json_t *ev)
 	uint64_t port = json_u64(ev, "port");
 	if (port > UINT16_MAX || host_parse(name, strlen(name), &host, &ignored))
 		return;
-	struct want *w = want_of(all, &host, port ? (uint16_t)port : 443, *method ? method : NULL);
+	struct want *w = want_of(all, &host, (uint16_t)port, *method ? method : NULL);
 	if (!w)
 		return;
 	auto_free char *plain = xstrndup(path, strcspn(path, "?#"));

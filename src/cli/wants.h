@@ -9,7 +9,7 @@
 // One host and port, and one method there.
 struct want {
 	struct host_name host;
-	uint16_t port;
+	uint16_t port; // 0: only its name was asked for
 	char *method; // NULL: refused before any request was seen
 	char **paths; // without query, each once
 	char *command;

@@ -3,7 +3,6 @@
 // exit status. Also known by the name skep-wrap, for agents that take a program to put before their shell commands.
 #include "base/mem.h"
 #include "base/sha256.h"
-#include "base/str.h"
 #include "cli/out.h"
 #include "cli/request.h"
 #include "cli/session.h"

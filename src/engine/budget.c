@@ -5,7 +5,6 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/str.h"
 #include <stdlib.h>
 #include <string.h>
 

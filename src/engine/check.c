@@ -3,7 +3,6 @@
 // daemon that dies of it, and never a path that leads out of SKEP_HOME.
 #include "engine/snap_int.h"
 
-#include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"

@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
-#include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The life of sandboxes: create, exec, attach, kill, start, stop, pause, resume, remove, images, gc.
+// The life of sandboxes: create, exec, attach, kill, start, stop, pause, resume, remove, snapshots, images, gc. What they may
+// reach is in engine/net.h, how their changes leave in engine/review.h, who may ask in engine/access.h.
 //
 // What needs a cell or a child is asynchronous: `struct done` is called once, from inside the call or later
 // from the loop. One changing operation per sandbox runs at a time; others wait LIMIT_PENDING_OP_MS for
@@ -179,125 +180,10 @@ void engine_snapshot_remove(struct engine *g, const char *word, struct done d);
 void engine_step_keep(struct engine *g, const char *id, const char *key, struct done d); // outcome.snapshot
 const char *engine_step_find(struct engine *g, const char *key); // id of its snapshot, which counts as a use; NULL = none
 
-// --- review ---
-enum review_verb { REVIEW_DIFF, REVIEW_APPLY, REVIEW_DISMISS, REVIEW_UNDO, REVIEW_EXPORT, REVIEW_VERBS };
-struct review_want {
-	enum review_verb verb;
-	bool all, accept_risk, no_text;
-	bool ignored; // what git ignores on the host counts too
-	char **paths, **paths_b64, **hunks; // which part of the pending set; none = all of it for diff and export
-	char **accept, **accept_b64;	    // paths whose risks were seen
-	char **edits;			    // apply: pairs of a hunk's id and the lines that land instead
-	char *format, *conflicts, *digest, *to, *author, *email, *subject, *message;
-	char *branch; // export: commits, as a branch of the directory
-	bool bundle;  // export: commits, as a bundle
-	uint64_t context;
-	uint32_t umask_bits;
-};
-void review_want_done(struct review_want *w);
-struct review_done {
-	void (*fn)(void *ctx, const struct err *e, const struct buf *out); // out: what skep-review said (docs/review.md)
-	void *ctx;
-};
-void engine_review(struct engine *g, const char *id, struct review_want *w, struct review_done d); // empties *w
-
-// --- the network ---
-struct policy; // model/policy.h
-
-// A create that needs the list of package registries and was not given one fails with CONFLICT and this in err.sys: the
-// caller, whose tools know them, asks again with the list.
-#define ENGINE_NEEDS_REGISTRIES 61 // ENODATA
-
-// What is in force for a sandbox, or would be for one made in cwd with this request. policy_done(out), strv_free(*notices).
-int engine_policy(struct engine *g, const char *id, struct policy *out, char ***notices, struct err *e) MUST_USE;
-int engine_policy_for(struct engine *g, const char *cwd, const struct net_request *n, struct policy *out, char ***notices,
-		      struct err *e) MUST_USE;
-// Changes what a sandbox was told; its cell is told at once, connections under way are judged again. Empties *n.
-void engine_policy_set(struct engine *g, const char *id, struct net_request *n, struct done d);
-// Rules that stand for every sandbox of the user: answers given for always, and what was set here. Empties *n.
-void engine_answers(struct engine *g, void (*each)(void *ctx, const char *rule), void *ctx);
-void engine_answers_set(struct engine *g, struct net_request *n, struct done d);
-
-struct ask_row {
-	uint32_t id;
-	char *host, *method, *path; // method "": the connection itself
-	uint16_t port;
-	uint64_t at;
-};
-int engine_asks(struct engine *g, const char *id, void (*each)(void *ctx, const struct ask_row *a), void *ctx,
-		struct err *e) MUST_USE;
-// verdict: enum verdict, scope: enum answer_scope.
-void engine_answer(struct engine *g, const char *id, uint32_t ask, int verdict, int scope, struct done d);
-
-int engine_mac(struct engine *g, const char *text, char out[65], struct err *e) MUST_USE; // hex that only we can compute from it
-struct secret_request {
-	char *name, *host, *as; // HOST[:PORT]; as secret_as_parse reads it
-	struct buf value;
-};
-void secret_request_done(struct secret_request *q); // wipes
-void engine_secret_set(struct engine *g, struct secret_request *q, struct done d); // empties *q
-void engine_secret_remove(struct engine *g, const char *name, struct done d);
-const struct secret_row *engine_secret(struct engine *g, const char *name); // NULL = none
-void engine_secrets(struct engine *g, void (*each)(void *ctx, const struct secret_row *r), void *ctx);
-
-// The project file of a directory, what it asks for, and whether its user agreed to it.
-struct project; // model/project.h
-enum trust {
-	TRUST_NONE,    // no file
-	TRUST_NOTHING, // it asks for nothing that needs agreement
-	TRUST_NO,
-	TRUST_CHANGED, // agreed to, and changed since
-	TRUST_YES,
-	TRUSTS,
-};
-const char *trust_name(enum trust t);
-struct trust_view {
-	enum trust state;
-	char *path; // of the file
-	char sha256[SHA256_HEX];
-	struct project *project; // NULL without a file
-};
-void trust_view_done(struct trust_view *v);
-int engine_trust_look(struct engine *g, const char *dir, struct trust_view *out, struct err *e) MUST_USE;
-// Agrees to what was looked at: CONFLICT when the file has changed since. sha256 NULL: takes the agreement back.
-void engine_trust(struct engine *g, const char *dir, const char *sha256, struct done d);
-void engine_trusted(struct engine *g, void (*each)(void *ctx, const struct trust_row *r), void *ctx);
-
-// --- who did it ---
-// By whom what happens now is caused, for the journal: a token's name or id, "local", …; "" = skepd itself. An operation keeps it
-// to its end. Returns the one before, to be put back.
-struct actor {
-	char name[44];
-	bool local; // the daemon's own user, on its socket
-};
-struct actor engine_act(struct engine *g, struct actor who);
-struct actor engine_actor(const struct engine *g); // for what is done later
-void engine_record(struct engine *g, const char *id, const char *type, const char *body); // what a surface did, in a sandbox's journal
-// The journal of the service itself, beside those of the sandboxes: who was refused, which tokens were made. Its offset and end as
-// of a sandbox's.
-void engine_service_record(struct engine *g, const char *type, const char *body);
-int engine_service_journal(struct engine *g, uint64_t offset, struct buf *out, uint64_t *out_end, struct err *e) MUST_USE;
-int engine_service_verify(struct engine *g, struct journal_report *out, struct err *e) MUST_USE;
-
-// --- who may ask ---
-// Where the site's configuration, or else the user's, wants skepd to listen. Borrowed lists, NULL = nowhere.
-int engine_listen_config(struct engine *g, char *const **out, char *const **out_urls, struct err *e) MUST_USE;
-// Empties *want (name, scope, on, value, rate, expires). The token is in out and nowhere else; the row is borrowed.
-const struct token_row *engine_token_new(struct engine *g, struct token_row *want, char out[TOKEN_SIZE], struct err *e) MUST_USE;
-void engine_tokens(struct engine *g, void (*each)(void *ctx, const struct token_row *t), void *ctx); // newest first
-int engine_token_remove(struct engine *g, const char *word, struct err *e) MUST_USE; // id, prefix or name
-// A sandbox's own: it may run on itself, and ends with it. Always the same.
-int engine_sandbox_token(struct engine *g, const char *id, char out[TOKEN_SIZE], struct err *e) MUST_USE;
-// What the holder of this token may. A sandbox's own has the sandbox's id. token_row_done(out) when true.
-bool engine_token_match(struct engine *g, const char *text, struct token_row *out);
-
-bool engine_token_lives(struct engine *g, const char *id); // by its id, or the sandbox's: it has not ended yet
-
+// --- for surfaces ---
 // Under which idempotency key a sandbox was made, for a day. get: 1 = there is one, 0 = none.
 int engine_creation_get(struct engine *g, const char *key, struct creation_row *out, struct err *e) MUST_USE;
 void engine_creation_add(struct engine *g, struct creation_row *c); // empties *c
-
-// --- for surfaces ---
 // Texts that a surface keeps, by kind and key. They are written with the next commit; sync: now, before somebody is told.
 int engine_note_set(struct engine *g, const char *kind, const char *key, const char *text, struct err *e) MUST_USE;
 int engine_notes_sync(struct engine *g, struct err *e) MUST_USE;

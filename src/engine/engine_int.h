@@ -10,14 +10,14 @@
 //   expiry.c  ttl, leases, pins                    check.c  rows that somebody edited
 //   note.c    what surfaces keep and are told      sync.c    what survives a power cut
 //   service.c the journal of the service           token.c   who may ask
-//   tap.h     an attached client in our own loop, for surfaces: tap.c feed.c job.c fileops.c
+//   tap.h     an attached client in our own loop, for surfaces: tap.c feed.c job.c fileops.c filestream.c fileargs.c
 //   snap_int.h stacks of layers: layers.c seal.c snapshot.c fork.c step.c derived.c sizes.c budget.c
 //   review_int.h review: review.c review_words.c export.c; heritage_int.h  what forks inherit of it
 //   base_int.h what it stands on: base.c made.c setup.c pin.c
 //   net_int.h what it may reach: policy.c net_request.c header.c net.c secret.c project.c trust.c ca.c ask.c
 #pragma once
 #include "base/loop.h"
-#include "engine/engine.h"
+#include "engine/access.h"
 #include "store/store.h"
 #include "workspace/source.h"
 

@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "base/jsonw.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include <stdlib.h>
 #include <string.h>

@@ -3,6 +3,7 @@
 
 #include "base/loop.h"
 #include "base/mem.h"
+#include "engine/access.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -24,7 +24,7 @@ struct file_hit {
 
 // What a call gives; borrowed during the callback. Members that the call does not speak of are zero.
 struct file_result {
-	struct file_record *list; // stat, list, write, append, edit, mkdir, move, copy; names: list's are relative to its directory
+	struct file_record *list; // stat, list, write, edit, mkdir, move, copy; names: list's are relative to its directory
 	size_t n;
 	struct file_hit *hits; // search
 	size_t n_hits;
@@ -57,7 +57,6 @@ void file_stat(const struct file_at *at, const char *path, unsigned flags, struc
 void file_list(const struct file_at *at, const char *path, unsigned depth, unsigned max, struct file_done d);
 void file_read_some(const struct file_at *at, const char *path, uint64_t from, uint64_t len, struct file_done d);
 void file_write(const struct file_at *at, const char *path, const void *p, size_t n, const struct file_how *how, struct file_done d);
-void file_append(const struct file_at *at, const char *path, const void *p, size_t n, const struct file_how *how, struct file_done d);
 void file_mkdir(const struct file_at *at, const char *path, const struct file_how *how, struct file_done d);
 void file_move(const struct file_at *at, const char *from, const char *to, unsigned flags, struct file_done d);
 void file_copy(const struct file_at *at, const char *from, const char *to, unsigned flags, struct file_done d);

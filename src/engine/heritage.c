@@ -6,7 +6,6 @@
 #include "engine/heritage_int.h"
 #include "engine/base_int.h"
 
-#include "base/clock.h"
 #include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"

@@ -4,7 +4,6 @@
 
 #include "base/loop.h"
 #include "base/mem.h"
-#include "base/str.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -189,11 +188,6 @@ void job_pause(struct job_run *r, bool on)
 	r->paused = on;
 	if (r->tap)
 		tap_pause(r->tap, on);
-}
-
-size_t job_room(const struct job_run *r)
-{
-	return r->tap ? tap_room(r->tap) : 0;
 }
 
 size_t job_send(struct job_run *r, const void *p, size_t n)

@@ -4,7 +4,6 @@
 #include "engine/base_int.h"
 #include "engine/heritage_int.h"
 
-#include "base/clock.h"
 #include "base/fault.h"
 #include "base/fs.h"
 #include "base/log.h"

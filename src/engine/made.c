@@ -2,7 +2,6 @@
 // Derived things that a child makes, once for however many ask at the same time.
 #include "engine/base_int.h"
 
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "engine/child.h"

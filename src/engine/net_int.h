@@ -9,6 +9,7 @@
 //   ca.c      a sandbox's own certificate authority, made by a child
 #pragma once
 #include "engine/engine_int.h"
+#include "engine/net.h"
 #include "model/project.h"
 
 #define SECRET_MAX (64u << 10) // bytes of a value
@@ -27,6 +28,7 @@ char *rule_canonical(const char *text, bool deny, const char *from, struct err *
 int rules_check(char *const *rules, bool deny, struct err *e) MUST_USE;
 void net_row_add_secret(struct net_row *row, const char *name); // with a placeholder, unless it has one
 int net_request_check(struct engine *g, const struct net_request *n, struct err *e) MUST_USE;
+int net_request_removes(const struct net_row *row, const struct net_request *n, struct err *e) MUST_USE; // all it takes back is there
 int net_request_seal(struct engine *g, struct net_request *n, struct err *e) MUST_USE; // its values, before it is applied
 bool net_request_apply(struct net_row *row, const struct net_request *n); // checked before; false when it says nothing
 

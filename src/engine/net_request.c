@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EXPOSED_NAME "host.skep.internal"
-
 void net_request_done(struct net_request *n)
 {
 	free(n->preset);
@@ -22,6 +20,12 @@ void net_request_done(struct net_request *n)
 	*n = (struct net_request){0};
 }
 
+// Programs find it without asking the resolver: a rule for it would be of no use, and look as if it were.
+static bool is_localhost(const struct host_name *h)
+{
+	return !strcmp(h->s, "localhost") || str_has_suffix(h->s, ".localhost");
+}
+
 char *rule_canonical(const char *text, bool deny, const char *from, struct err *e)
 {
 	struct rule r;
@@ -31,12 +35,14 @@ char *rule_canonical(const char *text, bool deny, const char *from, struct err *
 		err_wrap(e, "%s %.100s", from, text);
 		return NULL;
 	}
-	bool wrong = r.deny != deny;
+	bool wrong = r.deny != deny, own = !deny && is_localhost(&r.host);
 	rule_print(&b, &r);
 	rule_done(&r);
 	if (wrong)
 		err_set(e, ERR_INVALID, "%s %.100s: a rule that denies is given with --deny", from, text);
-	return wrong ? NULL : buf_take(&b);
+	else if (own)
+		err_set(e, ERR_INVALID, "%s %.100s: localhost is the sandbox's own inside; a port of the host is given by --expose-host PORT", from, text);
+	return wrong || own ? NULL : buf_take(&b);
 }
 
 // PORT[:NAME] as a rule.
@@ -48,6 +54,10 @@ static char *exposed(const char *text, struct err *e)
 	if (port_parse(text, colon ? (size_t)(colon - text) : strlen(text), &port, e) ||
 	    host_parse(colon ? colon + 1 : EXPOSED_NAME, strlen(colon ? colon + 1 : EXPOSED_NAME), &host, e)) {
 		err_wrap(e, "--expose-host %.100s", text);
+		return NULL;
+	}
+	if (is_localhost(&host)) {
+		err_set(e, ERR_INVALID, "--expose-host %.100s: localhost is the sandbox's own inside; give another name, or none for " EXPOSED_NAME, text);
 		return NULL;
 	}
 	return xasprintf("%s:%u=127.0.0.1", host.s, port);
@@ -188,6 +198,19 @@ static void remove_each(struct net_row *row, char *const *list)
 			drop_line(row->rules, text, false);
 		drop_line(row->secrets, *list, true);
 	}
+}
+
+// Who mistypes what is to be taken back must not believe that it is closed now.
+int net_request_removes(const struct net_row *row, const struct net_request *n, struct err *e)
+{
+	struct err ignored;
+	for (char **r = n->remove; r && *r; r++) {
+		auto_free char *text = rule_canonical(*r, (*r)[0] == '!', "", &ignored);
+		if (!(text && has_rule(row, text)) && !has_secret(row, *r))
+			return err_set(e, ERR_NOT_FOUND, "%.80s was not given to this sandbox, so it can not be taken back (policy show lists all rules and "
+							 "whose they are; a deny stands above every one)", *r);
+	}
+	return 0;
 }
 
 static void replace(char **at, const char *v)

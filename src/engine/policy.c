@@ -251,7 +251,7 @@ void engine_policy_set(struct engine *g, const char *id, struct net_request *n, 
 {
 	struct err e;
 	struct box *b = box_find(g, id, &e);
-	if (!b || net_request_check(g, n, &e) || net_request_seal(g, n, &e) || try_change(b, n, &e)) {
+	if (!b || net_request_check(g, n, &e) || net_request_removes(&b->row.net, n, &e) || net_request_seal(g, n, &e) || try_change(b, n, &e)) {
 		net_request_done(n);
 		task_refuse(d, &e);
 		return;

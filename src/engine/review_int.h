@@ -4,6 +4,7 @@
 // and then the copy is judged, landed or put back.
 #pragma once
 #include "engine/base_int.h"
+#include "engine/review.h"
 
 // pin.c: calls then(ctx, error or NULL) when what the base was is recorded; at once if it is.
 void pin_wait(struct box *b, void (*then)(void *ctx, const struct err *e), void *ctx);

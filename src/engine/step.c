@@ -3,7 +3,6 @@
 // derived row that says so; the row goes first, so that what is left when we die in between is a snapshot that gc knows.
 #include "engine/snap_int.h"
 
-#include "base/log.h"
 #include "base/mem.h"
 #include <stdlib.h>
 #include <string.h>

@@ -10,7 +10,6 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/str.h"
 #include "engine/child.h"
 #include <stdlib.h>
 #include <string.h>

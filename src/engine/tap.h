@@ -58,6 +58,5 @@ struct job_ops {
 struct job_run *job_open(struct loop *l, struct engine *g, const struct job *j, const struct job_ops *ops, void *ctx);
 void job_close(struct job_run *r); // ends it; no callback any more. Not in `end`
 void job_pause(struct job_run *r, bool on);
-size_t job_room(const struct job_run *r);
 size_t job_send(struct job_run *r, const void *p, size_t n); // how many of them were taken
 void job_eof(struct job_run *r);

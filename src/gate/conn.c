@@ -167,16 +167,16 @@ static void conn_end(struct conn *c)
 		conn_gone(c);
 }
 
-void conn_closed(struct conn *c)
-{
-	conn_end(c);
-}
-
 void conn_end_error(struct conn *c, const char *error)
 {
 	free(c->own->error);
 	c->own->error = error ? xstrdup(error) : NULL;
 	conn_end(c);
+}
+
+void conn_closed(struct conn *c, const char *error)
+{
+	conn_end_error(c, error);
 }
 
 static void refuse_now(struct conn *c)

@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "model/name.h"
 
+struct frame;
 struct gate;
 
 #define DNS_MESSAGE 1232 // bytes of a question that are looked at, and of an answer
@@ -50,3 +51,5 @@ void dns_names_release(struct dns_names *t, uint32_t address);
 // Serving. Takes the descriptors, -1 = absent.
 int dns_serve(struct gate *g, int udp, int tcp, struct err *e) MUST_USE;
 struct dns_names *dns_table(struct gate *g);
+void dns_who(struct gate *g, const struct frame *f); // M_WHO's answer, perhaps to the resolver
+void dns_end(struct gate *g);			     // the cell ends: what waits is told

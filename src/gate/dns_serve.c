@@ -3,8 +3,8 @@
 // message. A stream that does not take its answers, or has sent nothing whole for a while, is closed.
 #include "gate/dns.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
+#include "gate/dns_refuse.h"
 #include "gate/gate_int.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -12,8 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define RECENT 64	// refused names that were reported lately
-#define RECENT_MS 10000 // and are not reported again: a client asks for several types, several times
 #define BATCH 32	// messages served before others get their turn
 #define STREAM_IN (2 + DNS_MESSAGE)
 
@@ -29,12 +27,8 @@ struct dns {
 	struct watch udp, tcp;
 	struct gate *g;
 	struct dns_names *names;
+	struct refused_names *refused;
 	struct stream streams[DNS_STREAMS];
-	struct {
-		struct host_name name;
-		uint64_t until_ms;
-	} recent[RECENT];
-	size_t recent_at;
 };
 
 struct dns_names *dns_table(struct gate *g)
@@ -42,38 +36,30 @@ struct dns_names *dns_table(struct gate *g)
 	return g->dns->names;
 }
 
-static bool reported(struct dns *d, const struct host_name *name)
+void dns_who(struct gate *g, const struct frame *f)
 {
-	uint64_t now = clock_ms();
-	for (size_t i = 0; i < RECENT; i++)
-		if (d->recent[i].until_ms > now && host_equal(&d->recent[i].name, name))
-			return true;
-	d->recent[d->recent_at].name = *name;
-	d->recent[d->recent_at].until_ms = now + RECENT_MS;
-	d->recent_at = (d->recent_at + 1) % RECENT;
-	return false;
+	refused_names_who(g->dns->refused, f);
 }
 
-static void refuse(struct dns *d, const struct dns_query *q)
+void dns_end(struct gate *g)
 {
-	static const struct host_name none;
-	const struct host_name *name = q->is_name ? &q->name : &none;
-	if (!reported(d, name))
-		gate_denied_name(d->g, "dns", name, q->is_name ? "no rule allows this name" : "not a host name");
+	refused_names_end(g->dns->refused);
 }
 
-static void answer(struct dns *d, const struct dns_query *q, struct buf *out)
+// True: the name is refused.
+static bool answer(struct dns *d, const struct dns_query *q, struct buf *out)
 {
 	uint32_t address = 0;
 	enum dns_rcode rcode = q->rcode;
-	if (!rcode && (!q->is_name || !policy_names(&d->g->policy, &q->name))) {
+	bool refused = !rcode && (!q->is_name || !policy_names(&d->g->policy, &q->name));
+	if (refused) {
 		rcode = DNS_NXDOMAIN;
-		refuse(d, q);
 	} else if (!rcode && q->type == DNS_A) {
 		address = dns_names_give(d->names, &q->name);
 		rcode = address ? DNS_NOERROR : DNS_SERVFAIL;
 	}
 	dns_answer(out, q, rcode, address);
+	return refused;
 }
 
 static void on_datagram(struct watch *w, uint32_t events)
@@ -82,17 +68,18 @@ static void on_datagram(struct watch *w, uint32_t events)
 	(void)events;
 	for (int i = 0; i < BATCH; i++) {
 		uint8_t in[DNS_MESSAGE + 1];
-		struct sockaddr_storage from;
+		union addr from = {0};
 		socklen_t from_n = sizeof from;
 		struct dns_query q;
 		auto_buf struct buf out = BUF_INIT(DNS_MESSAGE);
-		ssize_t n = recvfrom(w->fd, in, sizeof in, MSG_DONTWAIT, (struct sockaddr *)&from, &from_n);
+		ssize_t n = recvfrom(w->fd, in, sizeof in, MSG_DONTWAIT, &from.sa, &from_n);
 		if (n < 0)
 			return;
 		if (!dns_parse(in, (size_t)n, &q))
 			continue;
-		answer(d, &q, &out);
-		sendto(w->fd, out.p, out.n, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&from, from_n);
+		if (answer(d, &q, &out) && refused_name(d->refused, &q, &from, w->fd, &out))
+			continue;
+		sendto(w->fd, out.p, out.n, MSG_DONTWAIT | MSG_NOSIGNAL, &from.sa, from_n);
 	}
 }
 
@@ -121,7 +108,8 @@ static int stream_one(struct stream *s)
 		return 0;
 	if (!dns_parse(p + 2, n, &q))
 		return -1;
-	answer(s->g->dns, &q, &body);
+	if (answer(s->g->dns, &q, &body))
+		refused_name(s->g->dns->refused, &q, NULL, -1, NULL);
 	buf_byte(&out, (char)(body.n >> 8));
 	buf_byte(&out, (char)body.n);
 	buf_add(&out, body.p, body.n);
@@ -199,5 +187,6 @@ int dns_serve(struct gate *g, int udp, int tcp, struct err *e)
 	g->dns->tcp = (struct watch){.fd = -1, .fn = on_accept};
 	g->dns->g = g;
 	g->dns->names = dns_names_new();
+	g->dns->refused = refused_names_new(g);
 	return serve(g, &g->dns->udp, &u, e) || serve(g, &g->dns->tcp, &t, e) ? -1 : 0;
 }

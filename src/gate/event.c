@@ -75,6 +75,16 @@ static bool may_send(struct gate *g, const char *type)
 	return false;
 }
 
+static void add_asker(struct jsonw *w, const struct asker *who)
+{
+	if (who->exec && who->exec[0])
+		jw_kstr(w, "exec", who->exec);
+	if (who->pid)
+		jw_ku64(w, "pid", who->pid);
+	if (who->command && who->command[0])
+		jw_kstr(w, "command", who->command);
+}
+
 static void add_conn(struct jsonw *w, const struct conn *c)
 {
 	jw_kstr(w, "name", c->host.s);
@@ -82,12 +92,7 @@ static void add_conn(struct jsonw *w, const struct conn *c)
 	jw_ku64(w, "conn", c->id);
 	if (c->address[0])
 		jw_kstr(w, "address", c->address);
-	if (c->exec && c->exec[0])
-		jw_kstr(w, "exec", c->exec);
-	if (c->pid)
-		jw_ku64(w, "pid", c->pid);
-	if (c->command && c->command[0])
-		jw_kstr(w, "command", c->command);
+	add_asker(w, &(struct asker){c->pid, c->exec, c->command});
 }
 
 static void send_of(struct gate *g, struct conn *c, const char *type, const struct buf *members)
@@ -169,11 +174,13 @@ void gate_denied(struct gate *g, struct conn *c, const char *what, const char *w
 	jw_kstr(&w, "rule", rule);
 	if (c && c->sni)
 		jw_kstr(&w, "sni", c->sni);
+	if (c && c->own->opened)
+		c->own->verdict = VERDICT_DENY; // if it comes to no request, that is what became of it
 	gate_event(g, c, "denied", &b);
 }
 
 // A question costs a cell next to nothing, so names have a smaller share: they can not crowd out connections.
-void gate_denied_name(struct gate *g, const char *what, const struct host_name *name, const char *why)
+void gate_denied_name(struct gate *g, const struct host_name *name, const char *why, const char *rule, const struct asker *who)
 {
 	new_second(g);
 	if (g->events.names++ >= GATE_EVENTS / 4) {
@@ -182,8 +189,11 @@ void gate_denied_name(struct gate *g, const char *what, const struct host_name *
 	}
 	auto_buf struct buf b = BUF_INIT(EVENT_MAX);
 	struct jsonw w = {.b = &b};
-	jw_kstr(&w, "what", what);
+	jw_kstr(&w, "what", "dns");
 	jw_kstr(&w, "name", name->s);
+	if (who)
+		add_asker(&w, who);
 	jw_kstr(&w, "why", why);
+	jw_kstr(&w, "rule", rule);
 	gate_event(g, NULL, "denied", &b);
 }

@@ -26,6 +26,7 @@ static const struct {
 	[REFUSE_SECRET] = {403, "Forbidden",
 			   "skep: refused: a secret's placeholder stands where the secret is not bound to\n"},
 	[REFUSE_REACH] = {502, "Bad Gateway", "skep: the host can not be reached\n"},
+	[REFUSE_ADDRESS] = {403, "Forbidden", "skep: refused: the host has an address that no rule allows\n"},
 	[REFUSE_CERT] = {502, "Bad Gateway", "skep: the host's certificate is not valid\n"},
 	[REFUSE_ANSWER] = {502, "Bad Gateway", "skep: the host's answer is malformed\n"},
 	[REFUSE_CODING] = {502, "Bad Gateway",
@@ -136,10 +137,12 @@ static void allowed(struct exchange *x)
 static void judged(struct judging *j, enum verdict v)
 {
 	struct exchange *x = container_of(j, struct exchange, judging);
-	if (v == VERDICT_ALLOW)
-		allowed(x);
-	else
+	if (v != VERDICT_ALLOW)
 		refuse(x, REFUSE_POLICY);
+	else if (x->o->failed) // only now: what the policy refuses is told as that, whether the host is there or not
+		refuse(x, x->o->failed);
+	else
+		allowed(x);
 }
 
 // As host_port_parse, for a connection that dialled an address.
@@ -211,10 +214,6 @@ void exchange_begin(struct exchange *x, const char *authority)
 	}
 	if (!is_what_it_says(x)) {
 		refuse(x, REFUSE_POLICY);
-		return;
-	}
-	if (x->o->failed) {
-		refuse(x, x->o->failed);
 		return;
 	}
 	// The query is not part of the question: rules do not look at it, and a person answers for the place.
@@ -319,13 +318,17 @@ void exchange_down(struct exchange *x, const char *p, size_t n, bool end, struct
 		timer_clear(&x->o->g->loop, &x->late);
 }
 
+// The gate's own no; everything else is what became of a request that it let through.
+static bool is_denial(enum refusal r)
+{
+	return r == REFUSE_BAD || r == REFUSE_HOST || r == REFUSE_POLICY || r == REFUSE_SECRET || r == REFUSE_ADDRESS || r == REFUSE_CERT;
+}
+
 static void tell(struct exchange *x)
 {
 	auto_buf struct buf b = BUF_INIT(EVENT_MAX);
 	struct jsonw w = {.b = &b};
-	bool denied = x->refused == REFUSE_BAD || x->refused == REFUSE_HOST || x->refused == REFUSE_POLICY ||
-		      x->refused == REFUSE_SECRET;
-	jw_kstr(&w, "verdict", denied ? "deny" : "allow");
+	jw_kstr(&w, "verdict", is_denial(x->refused) ? "deny" : "allow");
 	jw_kstr(&w, "method", x->method);
 	jw_kstr(&w, "path", x->path);
 	if (x->status)
@@ -334,6 +337,8 @@ static void tell(struct exchange *x)
 	jw_ku64(&w, "bytes_out", x->up);
 	jw_ku64(&w, "bytes_in", x->down);
 	jw_ku64(&w, "ms", clock_ms() - x->began_ms);
+	if (x->refused && x->refused == x->o->failed)
+		jw_kstr(&w, "error", x->o->error);
 	if (x->secrets)
 		jw_kstrv(&w, "secrets", x->secrets);
 	if (x->mask.found)

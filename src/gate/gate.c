@@ -167,6 +167,7 @@ static void on_frame(struct chan *ch, struct frame *f)
 		return;
 	case M_WHO:
 		conn_who(g, f);
+		dns_who(g, f);
 		return;
 	default:
 		loop_stop(&g->loop);
@@ -180,6 +181,7 @@ static void on_close(struct chan *ch)
 	int fd = take_fd(&ch->fd);
 	chan_close(ch);
 	chan_init(ch, fd);
+	dns_end(g);
 	conn_end_all(g);
 	loop_stop(&g->loop);
 }

@@ -142,8 +142,8 @@ const struct secrets *gate_secrets(const struct gate *g); // borrowed until the 
 void gate_tune(int fd);	 // small pieces leave at once, a peer that is gone is noticed
 void gate_reset(int fd); // takes fd: the peer sees a reset at once instead of an orderly end
 // The connection is over and its sockets are closed: sends net.request unless per-request ones were sent, frees c after
-// the event batch. Outstanding judgings and dialings must be done with.
-void conn_closed(struct conn *c);
+// the event batch. Outstanding judgings and dialings must be done with. error: why it came to nothing, NULL = it did not.
+void conn_closed(struct conn *c, const char *error);
 
 // --- life (gate.c, for bin/skep-gate.c) ---
 

@@ -5,7 +5,13 @@
 #include "model/msg.h"
 
 // event.c
-void gate_denied_name(struct gate *g, const char *what, const struct host_name *name, const char *why);
+// Which command it was, as M_WHO answers; all borrowed.
+struct asker {
+	uint32_t pid;		    // 0 = not known
+	const char *exec, *command; // "" or NULL = not known
+};
+// rule, who: NULL = none, not known.
+void gate_denied_name(struct gate *g, const struct host_name *name, const char *why, const char *rule, const struct asker *who);
 void event_init(struct gate *g);
 
 // judge.c

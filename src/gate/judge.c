@@ -232,10 +232,11 @@ void asks_answer(struct gate *g, uint32_t id, enum verdict v, enum answer_scope 
 		a = a->next;
 	if (!a)
 		return;
+	const char *why = v == VERDICT_ASK ? "no rule allows it, and nobody was there to ask" : "the answer was no";
 	v = v == VERDICT_ALLOW ? VERDICT_ALLOW : VERDICT_DENY;
 	if (scope != SCOPE_ONCE)
 		remember(g->asks, &a->q, v);
-	ask_end(a, v, BY_PERSON, "the answer was no");
+	ask_end(a, v, BY_PERSON, why);
 }
 
 // The first held question that the policy now decides; each is told before the next is looked for, since whoever is

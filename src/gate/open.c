@@ -142,6 +142,7 @@ static void opened_free(void *obj)
 	for (size_t i = 0; i < o->n_used; i++)
 		free(o->used[i].name);
 	free(o->used);
+	free(o->error);
 	free(o);
 }
 
@@ -160,7 +161,7 @@ static void over(struct opened *o)
 	if (o->next)
 		o->next->link = o->link;
 	o->c->opened = NULL;
-	conn_closed(o->c);
+	conn_closed(o->c, o->error);
 	loop_bury(&o->g->loop, o, opened_free);
 }
 
@@ -204,11 +205,13 @@ static void drive(struct opened *o, const struct driver *driver)
 }
 
 // The host is out of reach. Whoever speaks HTTP/1.1 is told so there; everybody else sees the handshake fail.
-static void fail(struct opened *o, enum refusal why)
+static void fail(struct opened *o, enum refusal why, const char *error)
 {
 	struct err e;
 	struct opened_all *all = all_of(o);
 	o->failed = why;
+	free(o->error);
+	o->error = xstrdup(error);
 	tls_abort(&o->server);
 	if (!o->tls) {
 		o->driver->dialled(o->d);
@@ -287,7 +290,7 @@ static void server_ready(struct tls *t)
 		true); // with HTTP/2 it speaks at once; nobody is there to listen before the client's handshake is over
 	opened_late(o, GATE_HEAD_MS, true);
 	if (tls_has_alpn(&o->client) && !tls_offers(&o->client, protocol)) {
-		fail(o, REFUSE_REACH);
+		fail(o, REFUSE_REACH, "the host speaks another protocol than the client");
 		return;
 	}
 	if (!tls_answer(&o->client, all_of(o)->ca, &o->c->host, protocol, &e))
@@ -319,11 +322,10 @@ static void server_end(struct tls *t, bool clean)
 		o->driver->server_end(o->d, clean);
 		return;
 	}
-	if (bad) {
-		auto_free char *why = xasprintf("certificate: %s", bad);
+	auto_free char *why = bad ? xasprintf("certificate: %s", bad) : xstrdup("the host ended the TLS handshake");
+	if (bad)
 		gate_denied(o->g, o->c, "connect", why, NULL);
-	}
-	fail(o, bad ? REFUSE_CERT : REFUSE_REACH);
+	fail(o, bad ? REFUSE_CERT : REFUSE_REACH, why);
 }
 
 static void server_gone(struct tls *t)
@@ -345,7 +347,7 @@ static void on_late(struct timer *t)
 	}
 	dialing_cancel(&o->dialing);
 	if (o->client.state == TLS_HELD && !o->failed)
-		fail(o, REFUSE_REACH);
+		fail(o, REFUSE_REACH, "the host did not answer in time");
 	else
 		opened_finish(o, o->d && !o->driver->is_idle(o->d));
 }
@@ -354,22 +356,22 @@ static void on_dialled(struct dialing *d, int fd, const struct err *why)
 {
 	struct opened *o = container_of(d, struct opened, dialing);
 	struct err e;
-	(void)why; // the event is sent; the client gets constant text
-	if (fd < 0) {
-		fail(o, REFUSE_REACH);
+	if (fd < 0) { // the journal has why; the client gets constant text
+		fail(o, why->kind == ERR_DENIED ? REFUSE_ADDRESS : REFUSE_REACH, why->msg);
 		return;
 	}
 	if (!o->tls) {
 		if (tls_plain(&o->server, &o->g->loop, fd, (struct str){NULL, 0}, &e))
-			o->failed = REFUSE_REACH;
-		o->driver->dialled(o->d);
+			fail(o, REFUSE_REACH, e.msg);
+		else
+			o->driver->dialled(o->d);
 		return;
 	}
 	bool any = tls_has_alpn(&o->client);
 	struct tls_offer offer = {.name = &o->c->host, .h2 = any && tls_offers(&o->client, H2), .h1 = !any || tls_offers(&o->client, H1)};
 	opened_late(o, GATE_HEAD_MS, true);
 	if (tls_connect(&o->server, &all_of(o)->ctx, &o->g->loop, fd, offer, &e))
-		fail(o, REFUSE_REACH);
+		fail(o, REFUSE_REACH, e.msg);
 }
 
 void opened_dial(struct opened *o)

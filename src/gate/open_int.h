@@ -18,6 +18,7 @@ enum refusal {
 	REFUSE_POLICY,
 	REFUSE_SECRET, // a placeholder where it may not be
 	REFUSE_REACH,  // the host can not be reached
+	REFUSE_ADDRESS, // it has one that no rule allows
 	REFUSE_CERT,   // its certificate is not valid
 	REFUSE_ANSWER, // its answer is malformed
 	REFUSE_CODING, // its answer can not be searched for secrets
@@ -98,6 +99,7 @@ struct opened {
 	bool fixed;		    // ... and bytes do not put it off
 	bool tls, verified, over;
 	enum refusal failed; // the host was not reached
+	char *error;	     // owned: why not, for the journal
 	struct used_secret *used;
 	size_t n_used;
 };

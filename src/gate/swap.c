@@ -54,7 +54,7 @@ void swap_place(const struct secret_ref *r, struct buf *out)
 {
 	buf_str(out, secret_as_name(r->as));
 	if (r->key)
-		buf_fmt(out, " %s", r->key);
+		buf_fmt(out, ":%s", r->key);
 }
 
 // A value that could end a header line would let one secret write another header: it is not usable there.

@@ -48,7 +48,7 @@ int swap_request(const struct swap *s, struct head *h, struct swap_used *used, c
 // whose placeholder stands there; then nothing of it may go out. NULL = none.
 const char *swap_trailer(const struct swap *s, struct head *trailer);
 
-// "header X-Api-Key", "bearer", ... for events.
+// "header:X-Api-Key", "bearer", ...: the word of --as, for events.
 void swap_place(const struct secret_ref *ref, struct buf *out);
 
 // Looks for placeholders in a stream. Zero it, then feed; a name (borrowed) as soon as one is found.

@@ -2,6 +2,19 @@
 // Pid 1 of a cell. Does everything inside: runs commands, opens terminals, reaps, and performs every file
 // operation on sandbox data, over one byte channel (model/msg.h, channel I). Trusts its channel, nothing else: every
 // process beside it may be hostile and of the same user.
+//
+//   init.c     the loop, and the frames of its channel
+//   exec.c     one exec                    spawn.c     its process          tty.c       its terminal
+//   tree.c     who belongs to it           throttle.c  its processor time   users.c     who is who
+//   sudo.c     commands as the cell's root
+//   files.c    the operations on files: files_*.c; for a user by name: account*.c; SFTP: sftp*.c
+//   stack.c    what layers change          names.c     names in several directories
+//   changes.c  what is pending             known.c     what of it is new    watch*.c    while somebody watches
+//   collect.c  changes, for a review       restore.c   what it dismissed
+//   layer*.c   copies and merges of whole layers (also in a child of the nursery)
+//   moving.c   makes directories movable: movable*.c
+//   dial.c     connections into the cell   listening.c ports, who.c: and connections, and whose they are
+//   agent.c    where ssh finds its agent
 #pragma once
 #include "base/chan.h"
 #include "init/changes.h"

@@ -72,7 +72,7 @@ static void take_line(void *ctx, const struct tcp_line *t)
 	if (o)
 		l->owner = *o;
 	else
-		who_has_port(t->port, t->inode, &l->owner);
+		who_has_port(WHO_TCP, t->port, t->inode, &l->owner);
 	self.n_now += t->port != DNS || !l->local || l->owner.pid; // that one is the gate's too
 }
 

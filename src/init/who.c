@@ -5,7 +5,6 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "model/msg.h"
 #include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
@@ -186,7 +185,7 @@ static void describe(pid_t pid, struct port_owner *out)
 	}
 }
 
-void who_has_port(uint16_t port, uint64_t inode, struct port_owner *out)
+void who_has_port(enum who_socket socket, uint16_t port, uint64_t inode, struct port_owner *out)
 {
 	uint64_t from = clock_us(), until = from + LOOK_US;
 	*out = (struct port_owner){0};
@@ -195,8 +194,8 @@ void who_has_port(uint16_t port, uint64_t inode, struct port_owner *out)
 	self.seen_us = from;
 	if (self.saved_us < LOOK_US)
 		return;
-	inode = inode ? inode : inode_of("/proc/net/tcp", port);
-	inode = inode ? inode : inode_of("/proc/net/tcp6", port);
+	inode = inode ? inode : inode_of(socket == WHO_UDP ? "/proc/net/udp" : "/proc/net/tcp", port);
+	inode = inode ? inode : inode_of(socket == WHO_UDP ? "/proc/net/udp6" : "/proc/net/tcp6", port);
 	pid_t pid = inode ? find(inode, until) : 0;
 	if (pid)
 		describe(pid, out);
@@ -213,7 +212,7 @@ void who_answer(struct chan *c, const struct frame *f)
 	uint32_t port = wire_get_u32(&w);
 	uint64_t inode = wire_get_u64(&w);
 	if (!w.bad && port && port <= UINT16_MAX)
-		who_has_port((uint16_t)port, inode, &o);
+		who_has_port(f->stream == WHO_UDP ? WHO_UDP : WHO_TCP, (uint16_t)port, inode, &o);
 	wire_u32(&b, o.pid);
 	wire_str(&b, o.exec);
 	wire_str(&b, o.name);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which process has a TCP connection: asked by the gate for its records, never for a decision. What is found is what
+// Which process has a connection: asked by the gate for its records, never for a decision. What is found is what
 // the process tells of itself.
 #pragma once
 #include "base/chan.h"
 #include "base/id.h"
 #include "base/str.h"
+#include "model/msg.h"
 
 struct port_owner {
 	uint32_t pid;	    // 0 = not found
@@ -13,7 +14,7 @@ struct port_owner {
 };
 
 // port: its own end's. inode: of its socket, 0 = to be found by the port. Looks for at most a few milliseconds, and not at all when it looked too much lately.
-void who_has_port(uint16_t port, uint64_t inode, struct port_owner *out);
+void who_has_port(enum who_socket socket, uint16_t port, uint64_t inode, struct port_owner *out);
 // The lines of /proc/net/tcp or tcp6.
 struct tcp_line {
 	struct str address; // hexadecimal, as the kernel prints it: 8 digits or 32; borrowed

@@ -251,11 +251,6 @@ int cgroup_freeze(struct cgroup *c, bool on, struct err *e)
 	return c->host->mode == CGROUP_V1 ? cgv1_freeze(c, on, e) : cgv2_freeze(c, on, e);
 }
 
-int cgroup_oom_fd(struct cgroup *c, struct err *e)
-{
-	return c->host->mode == CGROUP_V1 ? cgv1_oom_fd(c, e) : cgv2_oom_fd(c, e);
-}
-
 ssize_t cgroup_pids(int dir, pid_t **out, struct err *e)
 {
 	auto_buf struct buf text = BUF_INIT(1u << 20);

@@ -59,8 +59,6 @@ int cgroup_kill(struct cgroup *c, struct err *e) MUST_USE;		 // everything, also
 int cgroup_members(struct cgroup *c, uint32_t *out, struct err *e) MUST_USE; // processes, also frozen ones
 int cgroup_usage(struct cgroup *c, struct cgroup_usage *out, struct err *e) MUST_USE; // what is not counted is 0
 int cgroup_hits(struct cgroup *c, struct cgroup_usage *out, struct err *e) MUST_USE;  // of it only how often a limit was hit
-// Readable when a limit was hit (version 1: memory only); drain it, then look at cgroup_hits. Owned, non-blocking.
-int cgroup_oom_fd(struct cgroup *c, struct err *e) MUST_USE;
 
 // Kills and removes every group for which is_live says false. Other daemons share the directory: for a name
 // that is not one's own is_live must say true.

@@ -26,9 +26,7 @@ bool cgroup_pause(uint64_t deadline_ms, unsigned *us);
 void cgv1_detect(struct cgroup_host *h, const struct cgroup_mount *m);
 int cgv1_limits(struct cgroup *c, const struct limits *l, struct err *e) MUST_USE;
 int cgv1_freeze(struct cgroup *c, bool on, struct err *e) MUST_USE;
-int cgv1_oom_fd(struct cgroup *c, struct err *e) MUST_USE;
 
 void cgv2_detect(struct cgroup_host *h, const struct cgroup_mount *m, const char *self_cgroup);
 int cgv2_limits(struct cgroup *c, const struct limits *l, struct err *e) MUST_USE;
 int cgv2_freeze(struct cgroup *c, bool on, struct err *e) MUST_USE;
-int cgv2_oom_fd(struct cgroup *c, struct err *e) MUST_USE;

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #define PERIOD_US 100000u
@@ -102,23 +101,4 @@ int cgv1_freeze(struct cgroup *c, bool on, struct err *e)
 	if (on && fs_put(dir, "freezer.state", "THAWED", e))
 		return -1;
 	return err_set(e, ERR_TIMEOUT, "group %s did not become %s", c->name, want);
-}
-
-int cgv1_oom_fd(struct cgroup *c, struct err *e)
-{
-	char text[32];
-	int dir = cgroup_dir(c, CG_MEMORY);
-	if (dir < 0)
-		return err_set(e, ERR_UNSUPPORTED, "no memory controller on this host");
-	auto_fd int control = fs_open(dir, "memory.oom_control", O_RDONLY, 0, e);
-	if (control < 0)
-		return -1;
-	auto_fd int event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (event < 0)
-		return err_sys(e, "eventfd");
-	if (fmt_to(text, sizeof text, "%d %d", event, control))
-		return err_set(e, ERR_BUG, "event control text");
-	if (fs_put(dir, "cgroup.event_control", text, e))
-		return -1;
-	return take_fd(&event);
 }

@@ -10,7 +10,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <string.h>
-#include <sys/inotify.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -222,21 +221,4 @@ int cgv2_freeze(struct cgroup *c, bool on, struct err *e)
 	if (on && fs_put(dir, "cgroup.freeze", "0", e))
 		return -1;
 	return err_set(e, ERR_TIMEOUT, "group %s did not %s", c->name, on ? "freeze" : "thaw");
-}
-
-int cgv2_oom_fd(struct cgroup *c, struct err *e)
-{
-	static const char *const files[] = {"memory.events", "pids.events"};
-	auto_fd int ino = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-	if (ino < 0)
-		return err_sys(e, "inotify");
-	for (size_t i = 0; i < countof(files); i++) {
-		auto_fd int fd = fs_open(cgroup_dir(c, CG_MEMORY), files[i], O_RDONLY, 0, e);
-		if (fd < 0)
-			return -1;
-		auto_free char *path = xasprintf("/proc/self/fd/%d", fd);
-		if (inotify_add_watch(ino, path, IN_MODIFY) < 0)
-			return err_sys(e, "watch %s", files[i]);
-	}
-	return take_fd(&ino);
 }

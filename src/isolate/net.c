@@ -215,23 +215,23 @@ int net_untouched(int route, struct err *e)
 
 // The kernel finds one connection by both of its ends at once. Its table as a file is the whole host's, and takes
 // milliseconds, in which a short command is over.
-uint64_t net_inode(int diag, const struct tcp_ends *t)
+uint64_t net_inode(int diag, const struct net_ends *t)
 {
 	struct {
 		struct nlmsghdr h;
 		struct inet_diag_req_v2 r;
 	} q = {.h = {.nlmsg_len = sizeof q, .nlmsg_type = SOCK_DIAG_BY_FAMILY, .nlmsg_flags = NLM_F_REQUEST},
 	       .r = {.sdiag_family = t->six ? AF_INET6 : AF_INET,
-		     .sdiag_protocol = IPPROTO_TCP,
+		     .sdiag_protocol = t->udp ? IPPROTO_UDP : IPPROTO_TCP,
 		     .idiag_states = ~0u,
-		     .id = {.idiag_sport = htons(t->port),
-			    .idiag_dport = htons(t->peer_port),
+		     .id = {.idiag_sport = htons(t->udp ? t->peer_port : t->port), // UDP wants a packet's ends, not the socket's
+			    .idiag_dport = htons(t->udp ? t->port : t->peer_port),
 			    .idiag_cookie = {INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE}}}};
 	struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
 	_Alignas(8) char in[1024];
 	struct inet_diag_msg m;
-	memcpy(q.r.id.idiag_src, t->address, sizeof t->address);
-	memcpy(q.r.id.idiag_dst, t->peer, sizeof t->peer);
+	memcpy(q.r.id.idiag_src, t->udp ? t->peer : t->address, sizeof t->address);
+	memcpy(q.r.id.idiag_dst, t->udp ? t->address : t->peer, sizeof t->peer);
 	if (diag < 0 || sendto(diag, &q, sizeof q, 0, (struct sockaddr *)&kernel, sizeof kernel) < 0)
 		return 0;
 	ssize_t n = recv(diag, in, sizeof in, MSG_DONTWAIT); // the answer is there when sendto returns

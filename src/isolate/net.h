@@ -35,10 +35,10 @@ int net_self_test(bool gated, struct err *e) MUST_USE;
 // wherever it was handed to; -1 = ask in this process's own namespace.
 int net_untouched(int route, struct err *e) MUST_USE;
 
-// A TCP connection in the cell by its own end and the other one: addresses in network order, ports in the host's.
-struct tcp_ends {
+// A connection in the cell by its own end and the other one: addresses in network order, ports in the host's.
+struct net_ends {
 	uint8_t address[16], peer[16];
 	uint16_t port, peer_port;
-	bool six;
+	bool six, udp;
 };
-uint64_t net_inode(int diag, const struct tcp_ends *t); // of the socket at its own end; 0 = not known
+uint64_t net_inode(int diag, const struct net_ends *t); // of the socket at its own end; 0 = not known

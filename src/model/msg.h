@@ -98,12 +98,12 @@ enum msg_type {
 	M_SECRETS, // + fd: sealed memory with secret values and the CA's key; replaces what came before
 	M_GO,	   // everything is there: serve -> M_OK | M_ERR
 	// G: skep-gate -> skep-cell
-	M_WHO,	   // id; G: u32 port, bytes address inside, bytes address (4 or 16), u32 port dialled; I: u32 port, u64 inode -> u32 pid, str exec id, str name of the program
+	M_WHO,	   // id, stream = enum who_socket; G: u32 port, bytes address inside, bytes address (4 or 16), u32 port dialled; I: u32 port, u64 inode -> u32 pid, str exec id, str name of the program
 	// G and K: skepd -> skep-cell -> skep-gate
 	M_POLICY,  // policy; K: also str resolver, str CA certificate, str path of further CAs, + fd as in M_SECRETS -> M_OK (K)
 	// G, K and C, from the gate outwards and back
 	M_ASK,	   // id; str host, u32 port, str method, str path: a connection is held until somebody answers
-	M_ANSWER,  // id; u8 verdict, u8 scope; from skepd also str by whom
+	M_ANSWER,  // id; u8 verdict (to the gate also ASK: No, for want of anybody), u8 scope; from skepd also str by whom
 	// K: cell -> skepd
 	M_AGAIN,   // after M_GONE: a slot for the same place, waits for M_SPEC. What skepd sent before it heard of the end is not answered
 
@@ -135,6 +135,7 @@ enum msg_type {
 enum gate_socket { GATE_TCP, GATE_DNS_UDP, GATE_DNS_TCP, GATE_AGENT, GATE_WIDE4, GATE_WIDE6, GATE_SOCKETS };
 #define AGENT_SOCKET "/run/lock/skep-ssh-agent" // inside; GATE_AGENT is the listener
 #define SUDO_SOCKET "/run/skep-sudo" // inside, with --root: where init listens on S
+enum who_socket { WHO_TCP, WHO_UDP };
 enum answer_scope { SCOPE_ONCE, SCOPE_SANDBOX, SCOPE_ALWAYS };
 
 enum msg_role { ROLE_CLIENT, ROLE_CONTROL, ROLE_DIAL };

@@ -115,6 +115,7 @@ bool policy_binds(const struct policy *p, const struct secret_ref *s, const stru
 // An ssh key is bound to exactly this host and port.
 bool policy_has_ssh(const struct policy *p, const struct host_name *h, uint16_t port);
 #define FROM_REGISTRIES "preset registries" // how `from` begins in rules of that preset
+#define EXPOSED_NAME "host.skep.internal" // what a port of the host is called that was given no name
 // The rule for this host is where the user's own package managers are set up to fetch from: a mirror inside the
 // company's network is meant as it is, so the name may have a private address (never loopback, link-local or metadata).
 bool policy_is_mirror(const struct policy *p, const struct host_name *h, uint16_t port);

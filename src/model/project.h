@@ -50,7 +50,6 @@ struct limit_wish {
 	uint64_t value[LIMIT_KEYS]; // 0 = not limited
 };
 const char *limit_key_name(enum limit_key k);
-void limit_wish_apply(const struct limit_wish *w, struct limits *l); // the times are for the caller
 
 // K or K=V: a variable that makes programs run or load something, or talk to somebody else.
 bool env_is_helper(const char *kv);

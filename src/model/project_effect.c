@@ -61,22 +61,6 @@ bool project_has_wishes(const struct project *p)
 	return net_part_says(&w->net) || net_part_says(&w->setup_net) || w->secrets || w->mounts || w->env || has_limits(&w->limits);
 }
 
-void limit_wish_apply(const struct limit_wish *w, struct limits *l)
-{
-	uint64_t *const to[LIMIT_KEYS] = {
-		[LIMIT_CPUS] = &l->cpus_milli,
-		[LIMIT_MEMORY] = &l->memory,
-		[LIMIT_DISK] = &l->disk,
-		[LIMIT_PIDS] = &l->pids,
-		[LIMIT_FILES] = &l->files,
-		[LIMIT_NOFILE] = &l->nofile,
-		[LIMIT_OUTPUT_CAP] = &l->output_cap,
-	};
-	for (int k = 0; k < LIMIT_KEYS; k++)
-		if (w->set[k] && to[k])
-			*to[k] = w->value[k];
-}
-
 static int add_rules(struct policy *p, char *const *rules, const char *from, struct err *e)
 {
 	for (size_t i = 0; rules && rules[i]; i++)

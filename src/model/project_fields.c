@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a project or config file may say: tables of keys, one reader per shape of value.
+// What a project file may say: tables of keys, one reader per shape of value.
 #include "model/project_int.h"
 
 #include "base/mem.h"
 #include "base/str.h"
 #include "model/glob.h"
-#include <arpa/inet.h>
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,19 +12,12 @@
 #define IMAGE_TEXT 256
 #define HIDE_GLOBS 256
 
-struct field {
-	const char *key;
-	int (*read)(const struct node *n, void *out, struct err *e);
-	size_t offset;
-};
-
-static int fault(const struct node *n, const char *what, struct err *e)
+int field_fault(const struct node *n, const char *what, struct err *e)
 {
 	return err_set(e, ERR_INVALID, "line %u: %s", n->line, what);
 }
 
-// `key:` with nothing behind it says nothing.
-static bool is_null(const struct node *n)
+bool node_is_null(const struct node *n)
 {
 	return !n ||
 	       (n->kind == NODE_TEXT && n->plain && (!*n->text || !strcmp(n->text, "~") || !strcmp(n->text, "null")));
@@ -42,26 +34,26 @@ static int unknown_key(const struct node *n, const struct field *f, size_t count
 		       len && len == word && len < 60 ? n->key : "(not a word)", buf_cstr(&known));
 }
 
-static int read_map(const struct node *map, const struct field *f, size_t count, void *base, struct err *e)
+int field_read_map(const struct node *map, const struct field *f, size_t count, void *base, struct err *e)
 {
 	if (map->kind != NODE_MAP)
-		return fault(map, "keys with values are wanted here", e);
+		return field_fault(map, "keys with values are wanted here", e);
 	for (const struct node *n = map->first; n; n = n->next) {
 		size_t i = 0;
 		while (i < count && strcmp(f[i].key, n->key))
 			i++;
 		if (i == count)
 			return unknown_key(n, f, count, e);
-		if (!is_null(n) && f[i].read(n, (char *)base + f[i].offset, e))
+		if (!node_is_null(n) && f[i].read(n, (char *)base + f[i].offset, e))
 			return -1;
 	}
 	return 0;
 }
 
-static int read_text(const struct node *n, void *out, struct err *e)
+int field_read_text(const struct node *n, void *out, struct err *e)
 {
 	if (n->kind != NODE_TEXT || !*n->text)
-		return fault(n, "one text is wanted here", e);
+		return field_fault(n, "one text is wanted here", e);
 	*(char **)out = xstrdup(n->text);
 	return 0;
 }
@@ -69,15 +61,15 @@ static int read_text(const struct node *n, void *out, struct err *e)
 static int read_image(const struct node *n, void *out, struct err *e)
 {
 	if (n->kind == NODE_TEXT && strlen(n->text) > IMAGE_TEXT)
-		return fault(n, "the image's name is too long", e);
-	return read_text(n, out, e);
+		return field_fault(n, "the image's name is too long", e);
+	return field_read_text(n, out, e);
 }
 
 static int read_bool(const struct node *n, bool *out, struct err *e)
 {
 	bool yes = n->kind == NODE_TEXT && !strcmp(n->text, "true");
 	if (!yes && (n->kind != NODE_TEXT || strcmp(n->text, "false")))
-		return fault(n, "true or false is wanted here", e);
+		return field_fault(n, "true or false is wanted here", e);
 	*out = yes;
 	return 0;
 }
@@ -87,12 +79,12 @@ static int each(const struct node *n, int (*add)(const struct node *item, void *
 		struct err *e)
 {
 	if (n->kind == NODE_MAP)
-		return fault(n, "a list is wanted here", e);
+		return field_fault(n, "a list is wanted here", e);
 	if (n->kind == NODE_TEXT)
 		return add(n, out, e);
 	for (const struct node *item = n->first; item; item = item->next) {
 		if (item->kind != NODE_TEXT || !*item->text)
-			return fault(item, "one text is wanted here", e);
+			return field_fault(item, "one text is wanted here", e);
 		if (add(item, out, e))
 			return -1;
 	}
@@ -102,12 +94,12 @@ static int each(const struct node *n, int (*add)(const struct node *item, void *
 static int add_text(const struct node *n, void *out, struct err *e)
 {
 	if (!*n->text)
-		return fault(n, "one text is wanted here", e);
+		return field_fault(n, "one text is wanted here", e);
 	strv_add(out, n->text);
 	return 0;
 }
 
-static int read_texts(const struct node *n, void *out, struct err *e)
+int field_read_texts(const struct node *n, void *out, struct err *e)
 {
 	return each(n, add_text, out, e);
 }
@@ -119,7 +111,7 @@ static int add_path(const struct node *n, void *out, struct err *e)
 	rest.n -= str_has_suffix(n->text, "/"); // a directory may be written as one
 	while (str_next(&rest, '/', &part))
 		if (!part.n || str_is(part, ".") || str_is(part, ".."))
-			return fault(n, "a path below the project is wanted here, without '.', '..' or a leading '/'",
+			return field_fault(n, "a path below the project is wanted here, without '.', '..' or a leading '/'",
 				     e);
 	auto_free char *path = xstrndup(n->text, strlen(n->text) - str_has_suffix(n->text, "/"));
 	strv_add(out, path);
@@ -134,11 +126,11 @@ static int read_paths(const struct node *n, void *out, struct err *e)
 static int add_glob(const struct node *n, void *out, struct err *e)
 {
 	if (strv_len(*(char ***)out) >= HIDE_GLOBS)
-		return fault(n, "too many globs", e);
+		return field_fault(n, "too many globs", e);
 	if (add_path(n, out, e))
 		return -1;
 	char **all = *(char ***)out;
-	return glob_is_valid(all[strv_len(all) - 1]) ? 0 : fault(n, "the glob has too many parts", e);
+	return glob_is_valid(all[strv_len(all) - 1]) ? 0 : field_fault(n, "the glob has too many parts", e);
 }
 
 static int read_globs(const struct node *n, void *out, struct err *e)
@@ -149,7 +141,7 @@ static int read_globs(const struct node *n, void *out, struct err *e)
 static int add_mount(const struct node *n, void *out, struct err *e)
 {
 	if (n->text[0] != '/' && n->text[0] != '~')
-		return fault(n, "a mount is an absolute DIR[:PATH][:ro]", e);
+		return field_fault(n, "a mount is an absolute DIR[:PATH][:ro]", e);
 	strv_add(out, n->text);
 	return 0;
 }
@@ -162,7 +154,7 @@ static int read_mounts(const struct node *n, void *out, struct err *e)
 static int add_secret(const struct node *n, void *out, struct err *e)
 {
 	if (!secret_name_is(n->text))
-		return fault(n, "a secret's name has letters, digits and '_', and starts with no digit", e);
+		return field_fault(n, "a secret's name has letters, digits and '_', and starts with no digit", e);
 	strv_add(out, n->text);
 	return 0;
 }
@@ -177,7 +169,7 @@ static int put_env(const struct node *n, const char *key, size_t len, const char
 	auto_free char *name = xstrndup(key, len);
 	auto_free char *pair = xasprintf("%s=%s", name, value);
 	if (!secret_name_is(name))
-		return fault(n, "a variable's name has letters, digits and '_', and starts with no digit", e);
+		return field_fault(n, "a variable's name has letters, digits and '_', and starts with no digit", e);
 	strv_add(out, pair);
 	return 0;
 }
@@ -185,7 +177,7 @@ static int put_env(const struct node *n, const char *key, size_t len, const char
 static int add_pair(const struct node *n, void *out, struct err *e)
 {
 	const char *eq = strchr(n->text, '=');
-	return eq ? put_env(n, n->text, (size_t)(eq - n->text), eq + 1, out, e) : fault(n, "K=V is wanted here", e);
+	return eq ? put_env(n, n->text, (size_t)(eq - n->text), eq + 1, out, e) : field_fault(n, "K=V is wanted here", e);
 }
 
 static int read_env(const struct node *n, void *out, struct err *e)
@@ -194,8 +186,8 @@ static int read_env(const struct node *n, void *out, struct err *e)
 		return each(n, add_pair, out, e);
 	for (const struct node *v = n->first; v; v = v->next)
 		if (v->kind != NODE_TEXT)
-			return fault(v, "one text is wanted here", e);
-		else if (put_env(v, v->key, strlen(v->key), is_null(v) ? "" : v->text, out, e))
+			return field_fault(v, "one text is wanted here", e);
+		else if (put_env(v, v->key, strlen(v->key), node_is_null(v) ? "" : v->text, out, e))
 			return -1;
 	return 0;
 }
@@ -205,7 +197,7 @@ static int add_port(const struct node *n, void *out, struct err *e)
 	struct project *p = out;
 	struct err why;
 	if (p->n_ports == PROJECT_PORTS || port_parse(n->text, strlen(n->text), &p->ports[p->n_ports], &why))
-		return fault(n, "ports are numbers from 1 to 65535, at most 32 of them", e);
+		return field_fault(n, "ports are numbers from 1 to 65535, at most 32 of them", e);
 	p->n_ports++;
 	return 0;
 }
@@ -224,7 +216,7 @@ static int add_rule(const struct node *n, char ***out, bool deny, struct err *e)
 	bool wrong = r.deny != deny;
 	rule_done(&r);
 	if (wrong)
-		return fault(n, "a rule with '!' stands under deny, without it", e);
+		return field_fault(n, "a rule with '!' stands under deny, without it", e);
 	strv_add(out, text);
 	return 0;
 }
@@ -282,10 +274,10 @@ static const struct field net_fields[] = {
 	{"ask", read_ask, 0},
 };
 
-static int read_net(const struct node *n, void *out, struct err *e)
+int field_read_net(const struct node *n, void *out, struct err *e)
 {
 	struct net_part *net = out;
-	return n->kind == NODE_MAP ? read_map(n, net_fields, countof(net_fields), net, e)
+	return n->kind == NODE_MAP ? field_read_map(n, net_fields, countof(net_fields), net, e)
 				   : read_preset(n, &net->preset, e);
 }
 
@@ -322,30 +314,30 @@ static int read_limit(const struct node *n, struct limit_wish *w, struct err *e)
 		if (strcmp(limit_keys[k].name, n->key))
 			continue;
 		if (n->kind != NODE_TEXT || limit_keys[k].parse(n->text, &w->value[k]))
-			return fault(n, "a limit is written as on the command line: 2g, 1.5, 512, 10m", e);
+			return field_fault(n, "a limit is written as on the command line: 2g, 1.5, 512, 10m", e);
 		w->set[k] = true;
 		return 0;
 	}
-	return fault(n, "unknown limit; known: cpus memory disk pids files nofile output_cap timeout ttl idle", e);
+	return field_fault(n, "unknown limit; known: cpus memory disk pids files nofile output_cap timeout ttl idle", e);
 }
 
-static int read_limits(const struct node *n, void *out, struct err *e)
+int field_read_limits(const struct node *n, void *out, struct err *e)
 {
 	if (n->kind != NODE_MAP)
-		return fault(n, "keys with values are wanted here", e);
+		return field_fault(n, "keys with values are wanted here", e);
 	for (const struct node *v = n->first; v; v = v->next)
-		if (!is_null(v) && read_limit(v, out, e))
+		if (!node_is_null(v) && read_limit(v, out, e))
 			return -1;
 	return 0;
 }
 
 static int read_setup_net(const struct node *n, void *out, struct err *e)
 {
-	return read_net(n, &((struct project *)out)->wishes.setup_net, e);
+	return field_read_net(n, &((struct project *)out)->wishes.setup_net, e);
 }
 
 static const struct field setup_fields[] = {
-	{"run", read_texts, offsetof(struct project, setup)},
+	{"run", field_read_texts, offsetof(struct project, setup)},
 	{"files", read_paths, offsetof(struct project, setup_files)},
 	{"net", read_setup_net, 0},
 };
@@ -353,8 +345,8 @@ static const struct field setup_fields[] = {
 static int read_setup(const struct node *n, void *out, struct err *e)
 {
 	struct project *p = out;
-	return n->kind == NODE_MAP ? read_map(n, setup_fields, countof(setup_fields), p, e)
-				   : read_texts(n, &p->setup, e);
+	return n->kind == NODE_MAP ? field_read_map(n, setup_fields, countof(setup_fields), p, e)
+				   : field_read_texts(n, &p->setup, e);
 }
 
 static const struct field project_fields[] = {
@@ -363,11 +355,11 @@ static const struct field project_fields[] = {
 	{"env", read_env, offsetof(struct project, env)},
 	{"ports", read_ports, 0},
 	{"hide", read_globs, offsetof(struct project, hide)},
-	{"test", read_text, offsetof(struct project, test)},
-	{"net", read_net, offsetof(struct project, wishes.net)},
+	{"test", field_read_text, offsetof(struct project, test)},
+	{"net", field_read_net, offsetof(struct project, wishes.net)},
 	{"secrets", read_secrets, offsetof(struct project, wishes.secrets)},
 	{"mounts", read_mounts, offsetof(struct project, wishes.mounts)},
-	{"limits", read_limits, offsetof(struct project, limits)},
+	{"limits", field_read_limits, offsetof(struct project, limits)},
 };
 
 // 0 is no limit, so it is above every default but 0.
@@ -408,101 +400,12 @@ static void split_env(struct project *p)
 int project_from(const struct node *root, struct project *out, struct err *e)
 {
 	struct project p = {0};
-	if (!is_null(root) && read_map(root, project_fields, countof(project_fields), &p, e)) {
+	if (!node_is_null(root) && field_read_map(root, project_fields, countof(project_fields), &p, e)) {
 		project_done(&p);
 		return -1;
 	}
 	split_limits(&p);
 	split_env(&p);
 	*out = p;
-	return 0;
-}
-
-static int read_isolation(const struct node *n, void *out, struct err *e)
-{
-	struct config *c = out;
-	c->has_strict = true;
-	c->strict = n->kind == NODE_TEXT && !strcmp(n->text, "strict");
-	if (!c->strict && (n->kind != NODE_TEXT || strcmp(n->text, "default")))
-		return fault(n, "min_isolation is default or strict", e);
-	return 0;
-}
-
-// ADDR[:PORT]; an IPv6 address stands in brackets.
-static int read_resolver(const struct node *n, void *out, struct err *e)
-{
-	static const char wanted[] = "a resolver is an address, 192.0.2.1 or [2001:db8::1], with :PORT or without";
-	unsigned char raw[16];
-	uint16_t port = 53;
-	struct err why;
-	if (n->kind != NODE_TEXT)
-		return fault(n, wanted, e);
-	bool v6 = n->text[0] == '[';
-	const char *start = n->text + v6, *end = start + strcspn(start, v6 ? "]" : ":"), *rest = end + (v6 && *end);
-	auto_free char *address = xstrndup(start, (size_t)(end - start));
-	if ((v6 && *end != ']') || inet_pton(v6 ? AF_INET6 : AF_INET, address, raw) != 1)
-		return fault(n, wanted, e);
-	if (*rest && (*rest != ':' || port_parse(rest + 1, strlen(rest + 1), &port, &why)))
-		return fault(n, wanted, e);
-	*(char **)out = xasprintf(v6 ? "[%s]:%u" : "%s:%u", address, port);
-	return 0;
-}
-
-static int read_ca_file(const struct node *n, void *out, struct err *e)
-{
-	if (n->kind == NODE_TEXT && n->text[0] != '/')
-		return fault(n, "ca_file is the absolute path of a PEM file", e);
-	return read_text(n, out, e);
-}
-
-static int read_budget(const struct node *n, void *out, struct err *e)
-{
-	struct config *c = out;
-	if (n->kind != NODE_TEXT || str_to_size(n->text, &c->budget))
-		return fault(n, "disk_budget is a size, such as 50g", e);
-	c->has_budget = true;
-	return 0;
-}
-
-static bool is_text(const struct node *n, const char *text)
-{
-	return n->kind == NODE_TEXT && !strcmp(n->text, text);
-}
-
-static int read_caches(const struct node *n, void *out, struct err *e)
-{
-	struct config *c = out;
-	c->no_caches = is_text(n, "off");
-	return c->no_caches || is_text(n, "on") ? 0 : fault(n, "caches is on or off", e);
-}
-
-static int read_git_user(const struct node *n, void *out, struct err *e)
-{
-	struct config *c = out;
-	c->no_git_user = is_text(n, "off");
-	return c->no_git_user || is_text(n, "on") ? 0 : fault(n, "git_user is on or off", e);
-}
-
-static const struct field config_fields[] = {
-	{"net", read_net, offsetof(struct config, net)},
-	{"limits", read_limits, offsetof(struct config, limits)},
-	{"min_isolation", read_isolation, 0},
-	{"caches", read_caches, 0},
-	{"git_user", read_git_user, 0},
-	{"resolver", read_resolver, offsetof(struct config, resolver)},
-	{"ca_file", read_ca_file, offsetof(struct config, ca_file)},
-	{"disk_budget", read_budget, 0},
-	{"listen", read_texts, offsetof(struct config, listen)},
-	{"public_url", read_texts, offsetof(struct config, public_urls)},
-};
-
-int config_from(const struct node *root, struct config *out, struct err *e)
-{
-	struct config c = {0};
-	if (!is_null(root) && read_map(root, config_fields, countof(config_fields), &c, e)) {
-		config_done(&c);
-		return -1;
-	}
-	*out = c;
 	return 0;
 }

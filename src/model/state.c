@@ -2,7 +2,6 @@
 #include "model/state.h"
 
 #include <assert.h>
-#include <string.h>
 
 static const char *const names[] = {"creating", "stopped", "running", "paused", "failed", "deleting"};
 static_assert(sizeof names / sizeof *names == STATES, "a name per state");
@@ -20,16 +19,6 @@ static const unsigned moves[STATES] = {
 const char *state_name(enum state s)
 {
 	return s < STATES ? names[s] : "?";
-}
-
-int state_parse(const char *s, enum state *out)
-{
-	for (int i = 0; i < STATES; i++)
-		if (!strcmp(names[i], s)) {
-			*out = i;
-			return 0;
-		}
-	return -1;
 }
 
 bool state_may(enum state from, enum state to)

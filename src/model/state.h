@@ -14,5 +14,4 @@ enum state {
 };
 
 const char *state_name(enum state s);
-int state_parse(const char *s, enum state *out);
 bool state_may(enum state from, enum state to);

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "ssh/key.h"

@@ -3,7 +3,6 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
-#include "base/str.h"
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>

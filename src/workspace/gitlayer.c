@@ -4,7 +4,6 @@
 #include "base/fault.h"
 #include "base/fs.h"
 #include "base/mem.h"
-#include "base/str.h"
 #include "workspace/gitlayer_int.h"
 #include <fcntl.h>
 #include <stdlib.h>

@@ -2,7 +2,6 @@
 // The files of a private .git that are copies of the host's, and the object directories it borrows from.
 #include "workspace/gitlayer_int.h"
 
-#include "base/fault.h"
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"

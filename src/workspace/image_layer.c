@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "workspace/image_layer.h"
 
-#include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include <archive.h>

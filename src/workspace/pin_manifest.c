@@ -2,7 +2,6 @@
 // The manifest of a directory without git: what stat says of everything below it (pin.h has the form).
 #include "workspace/pin_int.h"
 
-#include "base/fs.h"
 #include "base/mem.h"
 #include <dirent.h>
 #include <fcntl.h>

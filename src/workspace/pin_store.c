@@ -7,7 +7,6 @@
 #include "base/fault.h"
 #include "base/fs.h"
 #include "base/mem.h"
-#include "base/str.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

@@ -4,7 +4,6 @@
 #include "base/fault.h"
 #include "base/fs.h"
 #include "base/mem.h"
-#include "base/str.h"
 #include "workspace/cell_pipe.h"
 #include "workspace/gitdir.h"
 #include "workspace/repo_git.h"

@@ -128,16 +128,6 @@ char *source_url(const char *s, struct err *e)
 	return web ? xasprintf("%.*s%s", (int)(host - s), s, user_end + 1) : xasprintf("%.*s%.*s%s", (int)(host - s), s, (int)user, host, user_end);
 }
 
-bool source_look(struct source *s)
-{
-	struct stat st;
-	if (stat(s->base, &st) || !S_ISDIR(st.st_mode))
-		return false;
-	s->dev = st.st_dev;
-	s->ino = st.st_ino;
-	return true;
-}
-
 // What a base can be instead.
 static int advise(struct err *e)
 {

@@ -21,7 +21,6 @@ int source_resolve(const struct source_rules *r, const char *cwd, const char *re
 		   struct err *e) MUST_USE;
 // 0, or INVALID: may this resolved absolute path be a base?
 int source_check(const struct source_rules *r, const char *path, struct err *e) MUST_USE;
-bool source_look(struct source *s); // fills dev and ino of s->base; false when it is no directory
 // A repository that is no local directory: scheme://… or host:path. Its text without credentials, owned; NULL when it is
 // a plain path. INVALID: a scheme that is not supported.
 bool source_is_url(const char *s);

@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+from kit import wait_for
+
 CURL = "curl -sS -m 20 http://asked.test/ ; echo rc=$?"
 
 
@@ -50,9 +52,24 @@ def test_keys_typed_ahead_go_to_the_command(home, terminal):
     assert answers(home, sid) == [("deny", "once")]
 
 
+def test_answered_by_another_front_end(home, terminal):
+    sid = home.new("--ask")
+    t = terminal("exec", "-it", sid, "--", "sh", "-c", f"{CURL}; {CURL}")
+    for verdict in ("allow", "deny"):  # once is once
+        asks = wait_for(lambda: home.api("GET", f"/v1/sandboxes/{sid}/asks")[1]["asks"])
+        assert [(a["host"], a["port"]) for a in asks] == [("asked.test", 80)]
+        answer = {"ask": asks[0]["ask"], "verdict": verdict, "scope": "once"}
+        assert home.api("POST", f"/v1/sandboxes/{sid}/answers", answer)[0] == 204
+        assert home.api("POST", f"/v1/sandboxes/{sid}/answers", answer)[0] == 404
+    t.wait()
+    assert answers(home, sid) == [("allow", "once"), ("deny", "once")]
+    assert home.api("GET", f"/v1/sandboxes/{sid}/policy")[1]["policy"]["rules"] == []
+
+
 def test_nobody_to_ask(home, skep):
     sid = home.new("--ask")
     start = time.monotonic()
     skep("exec", sid, "--", "sh", "-c", CURL).ok()
     assert time.monotonic() - start < 10
+    assert ["nobody was there to ask" in e["why"] for e in home.journal(sid) if e["type"] == "denied"] == [True]
     assert answers(home, sid) == [("deny", "once")]

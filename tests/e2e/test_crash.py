@@ -137,7 +137,7 @@ def test_ended_while_there_was_no_skepd_in_a_kept_cell(home, skep):
     box = home.new()
     xid = skep("exec", "-d", box, "--", "sh", "-c", "sleep 0.5; exit 17").ok().line
     home.kill_skepd()
-    time.sleep(1)
+    wait_for(lambda: not find_procs("sleep 0.5; exit 17"), why="the command to end")
     assert exited_after_start(home, xid)["status"] == 17
 
 

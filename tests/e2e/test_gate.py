@@ -351,6 +351,31 @@ with socket.create_connection(("canary.test", {http.port})) as s:
     assert "secret page" not in got, got
 
 
+def test_refusals_are_told_as_what_they_are(home, resolver, http):
+    """A person looks at the journal for who wanted what and why it was not given. What the policy refuses is refused by
+    it, also where the host is not there; what it allows and can not be had says why."""
+    port = http.port
+    resolver.zone["inside.test"] = ["10.1.2.3"]
+    cell = Cell(home, "--deny", "denied.test", "--allow", "GET gone.test:1/v1/*=127.0.0.1", "--allow", f"inside.test:{port}", "--allow", f"canary.test:{port}=127.0.0.1")
+    cell.tries("say([ask(f'n{i}.test') for i in range(8)] + [ask('denied.test')])")
+    told = {e["name"]: e for e in cell.events("denied", what="dns")}
+    assert any("python" in told[f"n{i}.test"].get("command", "") for i in range(8)), told  # best effort, as for connections
+    assert all("rule" not in told[f"n{i}.test"] and "no rule" in told[f"n{i}.test"]["why"] for i in range(8))
+    assert told["denied.test"]["rule"] == "!denied.test" and "denies" in told["denied.test"]["why"]
+    # opened, and nobody listens there
+    r = home.skep("exec", cell.id, "--", "curl", "-sS", "https://gone.test:1/v2", "https://gone.test:1/v1/x").ok()
+    assert r.out.splitlines() == ["skep: refused by policy", "skep: the host can not be reached"]
+    assert cell.event("net.request", path="/v2")["verdict"] == "deny"
+    e = cell.event("net.request", path="/v1/x")
+    assert e["verdict"] == "allow" and e["rule"].startswith("GET gone.test") and "refused" in e["error"]
+    # an address that is not to be had, and what is no request
+    assert "403 Forbidden" in cell.tries(f"say(get('inside.test', {port}))")
+    e = cell.event("net.request", name="inside.test")
+    assert e["verdict"] == "deny" and "10.1.2.3" in e["error"]
+    assert "400 Bad Request" in cell.tries(f"say(tcp('canary.test', {port}, b'PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n'))")
+    assert cell.event("net.request", name="canary.test")["verdict"] == "deny"
+
+
 def test_redirects_are_not_followed(home):
     """The gate hands a redirect to the client, which then needs a rule for where it leads."""
     target = HttpCanary()

@@ -158,6 +158,9 @@ def test_show_set_and_remove(home, skep):
     assert [e["type"] for e in home.journal(sid)].count("policy.changed") == 2
     text = skep("policy", "show", sid).ok().out
     assert "everything else: deny" in text and "db.test:5432" in text
+    for mistyped in ("c.test:8443/x*", "a.test", "!c.test", "TOKEN", "a b"):
+        skep("policy", "set", sid, "--remove", mistyped, "--allow", "d.test").fails(3, mistyped, "policy show")
+    assert not {r for r, _ in rules(skep, sid)} & {"d.test"}
 
 
 def test_rules_survive_the_daemon(home, skep):
@@ -173,7 +176,7 @@ def test_rules_survive_the_daemon(home, skep):
     [
         ["--allow", "127.0.0.1"], ["--allow", "10.1.2.3/8"], ["--allow", "0x7f.1"], ["--allow", "a.test:0"], ["--allow", "a.test:0443"], ["--allow", "a..test"], ["--allow", "a%2etest"],
         ["--allow", "!a.test"], ["--allow", "a.test=10.0.0.300"], ["--deny", "a.test=10.0.0.1"], ["--net", "everything"], ["--net", ""], ["--net", "none,open"], ["--net", "git,none"],
-        ["--expose-host", "0"], ["--expose-host", "80:127.0.0.1"], ["--secret", "A B"],
+        ["--allow", "localhost:5432"], ["--allow", "*.localhost"], ["--expose-host", "0"], ["--expose-host", "80:127.0.0.1"], ["--expose-host", "80:LocalHost"], ["--secret", "A B"],
     ],
 )
 def test_refused_before_anything_is_made(home, skep, argv):
@@ -198,8 +201,34 @@ def test_check_and_explain(home, skep):
     sid = home.new("--allow", "a.test=10.1.2.3")
     j = skep("policy", "explain", sid, "a.test", "--json").json()
     assert j["verdict"] == "allow" and j["address"] == "10.1.2.3" and j["reason"]
+    set_secret(skep).ok()
+    for deny, used in ([], ["TOKEN"]), (["--deny", "api.test"], []):
+        assert json.loads(skep("policy", "check", "api.test", "--secret", "TOKEN", *deny, "--json").out)["secrets"] == used
     skep("policy", "explain", sid, "127.1").fails(2)
+    skep("policy", "explain", "a.test").fails(3, "name one")
+    skep("exec", home.new("--allow", "b.test"), "--", "touch", "pending").ok()
+    assert skep("policy", "explain", "b.test").ok().out.startswith("allow b.test:443")
     skep("policy", "explain", "nosuch", "a.test").fails(3)
+
+
+def test_suggestions(home, skep):
+    sid = home.new("--expose-host", "1:db")
+    look = "for h in a.test b.test; do getent hosts $h; done; curl -sS -m 5 http://host.skep.internal:1/; true"
+    skep("exec", sid, "--", "sh", "-c", look).ok()
+    assert f"skep policy set {sid} --expose-host PORT" in skep("policy", "suggest", sid).ok().err
+    skep("policy", "set", sid, "--allow", "b.test:8080=127.0.0.1", "--expose-host", "2").ok()
+    skep("exec", sid, "--", "sh", "-c", "curl -sS -m 5 http://b.test/; curl -sS -m 5 http://host.skep.internal:1/; true").ok()
+    r = skep("policy", "suggest", sid).ok()
+    # a name alone tells no port, so that both of the web are meant; of b.test the port is known by now
+    assert [x.split()[0] for x in r.out.splitlines()] == ["RULE", "a.test", "b.test:80"]
+    assert f"skep policy set {sid} --expose-host 1" in r.err
+    skep("policy", "set", sid, "--allow", "a.test", "--allow", "b.test:80").ok()
+    assert skep("policy", "suggest", sid).ok().out == ""
+    # requests: what was allowed since goes, the rest of that host stays
+    skep("policy", "set", sid, "--allow", "GET c.test:1/z=127.0.0.1").ok()
+    skep("exec", sid, "--", "curl", "-sS", "http://c.test:1/a", "http://c.test:1/b?q").ok()
+    skep("policy", "set", sid, "--allow", "GET c.test:1/a").ok()
+    assert [x["rule"] for x in skep("policy", "suggest", sid, "--json").json()["suggestions"]] == ["GET c.test:1/b"]
 
 
 def test_rules_of_the_user(home, skep):

@@ -315,11 +315,14 @@ def test_a_run_that_failed_names_the_hosts_that_were_refused(home, skep):
     look = "getent hosts a.example.org; getent hosts a.example.org; getent hosts b.example.org; exit 3"
     r = skep("run", "--", "sh", "-c", look).fails(3, "refused: a.example.org, b.example.org.", "--allow HOST", "--net registries")
     sid = r.err.split("policy suggest ")[1].split(")")[0]
-    assert "a.example.org:443" in skep("policy", "suggest", sid).ok().out
+    assert "a.example.org" in skep("policy", "suggest", sid).ok().out
     assert skep("run", "--", "sh", "-c", look.replace("3", "0")).ok().err == ""
     assert "refused: a.example.org" in skep("run", "--", "sh", "-c", look.replace("3", "0"), env={"SKEP_SUMMARY": "always"}).ok().err
     assert skep("run", "--net", "none", "--", "sh", "-c", look).err == "", "who says none knows"
     assert skep("run", "--", "sh", "-c", "exit 3").err == ""
+    r = skep("run", "--", "curl", "-s", "-m", "5", "http://192.0.2.1:81/").fails(7, "refused: tcp 192.0.2.1:81", "--allow 192.0.2.1:81", "policy suggest")
+    sid = r.err.split("policy suggest ")[1].split(")")[0]
+    assert [e["why"] for e in home.journal(sid) if e["type"] == "denied"] == ["no rule is for this address"]
 
 
 def test_a_command_that_is_only_here(home, skep):

@@ -609,6 +609,7 @@ def test_each_place(home, upstream, how):
     args, arrived = PLACES[how]
     status, _, r = curl(cell, f"https://api.test:{upstream.port}/ok", *args)
     assert status == "200" and arrived(upstream.requests[-1]), (r.err, upstream.requests[-1].all)
+    assert cell.event("secret.used")["place"] == how
     # without a placeholder: added where the place says so, and nothing but the secret ever
     curl(cell, f"https://api.test:{upstream.port}/ok")
     assert (VALUE in upstream.requests[-1].all) == (how in ("bearer", "header:X-Api-Key", "set:X-Tok")), upstream.requests[-1].all

@@ -4,9 +4,8 @@ import glob
 import json
 import os
 import signal
-import time
 
-from kit import depth, find_procs, proc_stat, wait_for
+from kit import depth, find_procs, proc_stat, read_proc, wait_for
 
 
 def test_run_on_a_terminal_has_one(home, terminal):
@@ -88,6 +87,12 @@ def test_control_z_suspends_and_fg_goes_on(home, terminal):
     assert t.wait() == 0
 
 
+def has_terminal(pid):
+    """Is its process group the one that the keys are for?"""
+    fields = read_proc(pid, "stat").rpartition(b")")[2].split()
+    return fields[2] == fields[5]
+
+
 def test_shell_has_job_control_of_its_own(home, terminal, project):
     sid = home.new()
     t = terminal("shell", sid, env={"PS1": "$ "})
@@ -95,8 +100,8 @@ def test_shell_has_job_control_of_its_own(home, terminal, project):
     t.expect("in 21")
     t.expect(project)
     t.send("sleep 552202\n")
-    wait_for(lambda: find_procs("sleep\x00552202"))
-    time.sleep(0.3)
+    pid = wait_for(lambda: find_procs("sleep\x00552202"))[0]
+    wait_for(lambda: has_terminal(pid), why="the shell to give it the terminal")
     t.send(b"\x1a")
     t.expect("(?i)stopped")
     t.send("kill -9 %1; sleep 0.5; wait; echo go $((2+3))\n")  # bash calls it stopped until it has reaped it

@@ -10,36 +10,7 @@
 #include <unistd.h>
 // cmocka wants the four above it
 #include <cmocka.h>
-
-struct dir {
-	char path[64];
-	int fd;
-};
-
-static int setup(void **state)
-{
-	struct dir *d = xcalloc(1, sizeof *d);
-	*d = (struct dir){.path = "/tmp/skep-ring-XXXXXX"};
-	assert_non_null(mkdtemp(d->path));
-	d->fd = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	*state = d;
-	return d->fd < 0;
-}
-
-static int teardown(void **state)
-{
-	struct dir *d = *state;
-	struct err e;
-	close(d->fd);
-	int rc = fs_remove_tree(AT_FDCWD, d->path, &e);
-	free(d);
-	return rc;
-}
-
-static int at(void **state)
-{
-	return ((struct dir *)*state)->fd;
-}
+#include "dir.h"
 
 // Byte number n of the stream is always the same letter.
 static char letter(uint64_t n)
@@ -73,8 +44,8 @@ static void the_end_of_the_stream_is_kept(void **state)
 	struct ring w, r;
 	struct err e;
 	uint64_t total = 0;
-	assert_int_equal(ring_create(&w, at(state), "out", 100, &e), 0);
-	assert_int_equal(ring_open(&r, at(state), "out", &e), 0);
+	assert_int_equal(ring_create(&w, dir_of(state), "out", 100, &e), 0);
+	assert_int_equal(ring_open(&r, dir_of(state), "out", &e), 0);
 	static const size_t pieces[] = {0, 1, 50, 49, 1, 99, 100, 101, 250, 3, 1000};
 	for (size_t i = 0; i < countof(pieces); i++) {
 		append(&w, pieces[i]);
@@ -86,7 +57,7 @@ static void the_end_of_the_stream_is_kept(void **state)
 	char c;
 	assert_int_equal(ring_read(&w, 0, &c, 1), -1); // gone
 	struct ring late;
-	assert_int_equal(ring_open(&late, at(state), "out", &e), 0);
+	assert_int_equal(ring_open(&late, dir_of(state), "out", &e), 0);
 	assert_int_equal(late.total, total);
 	check(&late);
 	ring_close(&late);
@@ -100,12 +71,12 @@ static void a_reader_sees_what_was_there_when_it_opened(void **state)
 	struct ring w, r;
 	struct err e;
 	char c;
-	assert_int_equal(ring_create(&w, at(state), "out", 1000, &e), 0);
-	assert_int_equal(ring_open(&r, at(state), "out", &e), 0);
+	assert_int_equal(ring_create(&w, dir_of(state), "out", 1000, &e), 0);
+	assert_int_equal(ring_open(&r, dir_of(state), "out", &e), 0);
 	assert_int_equal(ring_read(&r, 0, &c, 1), 0); // none yet
 	append(&w, 5);
 	ring_close(&r);
-	assert_int_equal(ring_open(&r, at(state), "out", &e), 0);
+	assert_int_equal(ring_open(&r, dir_of(state), "out", &e), 0);
 	assert_int_equal(ring_read(&r, 4, &c, 1), 1);
 	assert_int_equal(c, letter(4));
 	ring_close(&r);
@@ -116,12 +87,12 @@ static void what_is_not_a_ring(void **state)
 {
 	struct ring r;
 	struct err e;
-	assert_int_equal(ring_open(&r, at(state), "absent", &e), -1);
-	assert_int_equal(fs_write(at(state), "short", "skepring", 8, 0600, &e), 0);
-	assert_int_equal(ring_open(&r, at(state), "short", &e), -1);
+	assert_int_equal(ring_open(&r, dir_of(state), "absent", &e), -1);
+	assert_int_equal(fs_write(dir_of(state), "short", "skepring", 8, 0600, &e), 0);
+	assert_int_equal(ring_open(&r, dir_of(state), "short", &e), -1);
 	char zero[4096] = "skepring"; // a cap of 0
-	assert_int_equal(fs_write(at(state), "zero", zero, sizeof zero, 0600, &e), 0);
-	assert_int_equal(ring_open(&r, at(state), "zero", &e), -1);
+	assert_int_equal(fs_write(dir_of(state), "zero", zero, sizeof zero, 0600, &e), 0);
+	assert_int_equal(ring_open(&r, dir_of(state), "zero", &e), -1);
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)

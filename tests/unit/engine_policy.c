@@ -6,6 +6,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/seal.h"
+#include "engine/net.h"
 #include "model/msg.h"
 #include <fcntl.h>
 #include <setjmp.h>
@@ -438,7 +439,7 @@ static void test_an_error_closes_a_live_cell(void **state)
 	create((struct net_request){.allow = list("a.test")}, true);
 	comes_up(g->boxes);
 	put("user.yaml", "net: [\n", 0600);
-	struct net_request n = {.remove = list("b.test")};
+	struct net_request n = {.allow = list("b.test")};
 	engine_policy_set(g, g->boxes->row.id, &n, (struct done){on_done, &e});
 	assert_int_equal(e.kind, ERR_INVALID); // refused as a whole
 	set_secret("X", "x.test", "v");

@@ -19,15 +19,15 @@
 
 #define EXEC "xabcdefghijk0123"
 
-static int hold(const char *port_text)
+static int hold(const char *port_text, int type)
 {
 	uint64_t port;
 	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	if (str_to_u64(str_of(port_text), 1, 65535, &port))
 		return 1;
 	a.sin_port = htons((uint16_t)port);
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (connect(fd, (struct sockaddr *)&a, sizeof a))
+	int fd = socket(AF_INET, type | SOCK_CLOEXEC, 0);
+	if (connect(fd, (struct sockaddr *)&a, sizeof a) || send(fd, "x", 1, MSG_NOSIGNAL) != 1)
 		return 1;
 	for (;;)
 		pause();
@@ -43,24 +43,24 @@ static int listener(struct sockaddr_in *a)
 	return fd;
 }
 
-static void test_found(void **state)
+static pid_t start_holder(const struct sockaddr_in *at, char *kind)
 {
-	struct sockaddr_in at, from;
-	struct port_owner o;
 	struct err e;
 	char self[4096] = {0}, port[8], name[] = "holder", mark[] = "SKEP_EXEC=" EXEC, other[] = "A=b";
-	char *argv[] = {name, port, NULL}, *env[] = {other, mark, NULL};
-	socklen_t n = sizeof from;
-	(void)state;
-	auto_fd int l = listener(&at);
+	char *argv[] = {name, port, kind, NULL}, *env[] = {other, mark, NULL};
 	assert_true(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
-	assert_false(fmt_to(port, sizeof port, "%u", ntohs(at.sin_port)));
+	assert_false(fmt_to(port, sizeof port, "%u", ntohs(at->sin_port)));
 	pid_t pid = proc_spawn(&(struct proc_spec){.path = self, .argv = argv, .env = env}, &e);
 	assert_true(pid > 0);
-	auto_fd int c = accept4(l, (struct sockaddr *)&from, &n, SOCK_CLOEXEC);
-	assert_true(c >= 0);
+	return pid;
+}
+
+// Whoever is at the other end of what came from there is the holder.
+static void find_holder(enum who_socket socket, const struct sockaddr_in *from, pid_t pid)
+{
+	struct port_owner o;
 	for (int i = 0; i < 1000; i++) { // it may be resting, and this machine has more processes than a cell
-		who_has_port(ntohs(from.sin_port), 0, &o);
+		who_has_port(socket, ntohs(from->sin_port), 0, &o);
 		if (o.pid)
 			break;
 		poll(NULL, 0, 30);
@@ -72,6 +72,32 @@ static void test_found(void **state)
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
+static void test_found(void **state)
+{
+	struct sockaddr_in at, from;
+	socklen_t n = sizeof from;
+	char kind[] = "tcp";
+	(void)state;
+	auto_fd int l = listener(&at);
+	pid_t pid = start_holder(&at, kind);
+	auto_fd int c = accept4(l, (struct sockaddr *)&from, &n, SOCK_CLOEXEC);
+	assert_true(c >= 0);
+	find_holder(WHO_TCP, &from, pid);
+}
+
+static void test_found_by_a_datagram(void **state)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}, from;
+	socklen_t n = sizeof at, m = sizeof from;
+	char kind[] = "udp", byte;
+	(void)state;
+	auto_fd int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	assert_false(bind(s, (struct sockaddr *)&at, sizeof at) || getsockname(s, (struct sockaddr *)&at, &n));
+	pid_t pid = start_holder(&at, kind);
+	assert_int_equal(recvfrom(s, &byte, 1, 0, (struct sockaddr *)&from, &m), 1);
+	find_holder(WHO_UDP, &from, pid);
+}
+
 static void test_not_found(void **state)
 {
 	struct sockaddr_in at;
@@ -79,15 +105,15 @@ static void test_not_found(void **state)
 	(void)state;
 	auto_fd int l = listener(&at);
 	assert_true(l >= 0);
-	who_has_port(ntohs(at.sin_port), 0, &o); // a listener is no connection
+	who_has_port(WHO_TCP, ntohs(at.sin_port), 0, &o); // a listener is no connection
 	assert_int_equal(o.pid, 0);
 	assert_string_equal(o.exec, "");
 }
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_not_found), cmocka_unit_test(test_found)};
-	if (argc == 2)
-		return hold(argv[1]);
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_not_found), cmocka_unit_test(test_found), cmocka_unit_test(test_found_by_a_datagram)};
+	if (argc == 3)
+		return hold(argv[1], strcmp(argv[2], "udp") ? SOCK_STREAM : SOCK_DGRAM);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,36 +15,7 @@
 #include <unistd.h>
 // cmocka wants the four above it
 #include <cmocka.h>
-
-struct dir {
-	char path[64];
-	int fd;
-};
-
-static int setup(void **state)
-{
-	struct dir *d = xcalloc(1, sizeof *d);
-	*d = (struct dir){.path = "/tmp/skep-journal-XXXXXX"};
-	assert_non_null(mkdtemp(d->path));
-	d->fd = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	*state = d;
-	return d->fd < 0;
-}
-
-static int teardown(void **state)
-{
-	struct dir *d = *state;
-	struct err e;
-	close(d->fd);
-	int rc = fs_remove_tree(AT_FDCWD, d->path, &e);
-	free(d);
-	return rc;
-}
-
-static int dir_of(void **state)
-{
-	return ((struct dir *)*state)->fd;
-}
+#include "dir.h"
 
 static void must_open(struct journal *j, int dirfd)
 {
