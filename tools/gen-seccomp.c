@@ -81,7 +81,10 @@ enum { ROOT = 1, TRACE = 2, NESTED = 4, VARIANTS = 8 };
 // (isolate/seccomp.c). Without a supervisor the kernel answers both with ENOSYS.
 enum action {
 	KILL, REFUSE, NOSYS, TELL, PASS, RETURNS,
-	CHECK_clone = RETURNS, CHECK_ioctl, CHECK_personality, CHECK_renameat2, CHECK_socket, CHECK_socketpair, ACTIONS,
+	CHECK_clone = RETURNS, CHECK_ioctl, CHECK_ioprio_set, CHECK_personality, CHECK_prlimit64, CHECK_renameat2,
+	CHECK_setpriority, CHECK_socket, CHECK_socketpair, ACTIONS,
+	CHECK_sched_setaffinity = CHECK_prlimit64, CHECK_sched_setattr = CHECK_prlimit64,
+	CHECK_sched_setparam = CHECK_prlimit64, CHECK_sched_setscheduler = CHECK_prlimit64,
 	MOVE_rename = TELL, MOVE_renameat = TELL, MOVE_renameat2 = CHECK_renameat2
 };
 
@@ -277,6 +280,32 @@ static void check_ioctl(struct program *p)
 		if_equal(p, denied[i], REFUSE, i + 1 == sizeof denied / sizeof *denied ? PASS : -1);
 }
 
+// "The user's" processes would be pid 1's too. Its process group has no number inside.
+static void check_whose(struct program *p, uint32_t process, uint32_t user)
+{
+	load_arg(p, 0);
+	if_equal(p, user, REFUSE, -1);
+	if_equal(p, process, -1, PASS);
+	load_arg(p, 1);
+	if_equal(p, 1, REFUSE, PASS);
+}
+
+static void check_ioprio_set(struct program *p)
+{
+	check_whose(p, 1, 3); // IOPRIO_WHO_PROCESS, IOPRIO_WHO_USER
+}
+
+static void check_setpriority(struct program *p)
+{
+	check_whose(p, 0, 2); // PRIO_PROCESS, PRIO_USER
+}
+
+static void check_prlimit64(struct program *p)
+{
+	load_arg(p, 0);
+	if_equal(p, 1, REFUSE, PASS);
+}
+
 static void check_personality(struct program *p)
 {
 	load_arg(p, 0);
@@ -314,8 +343,11 @@ static void build(struct program *p, int variant)
 	static void (*const blocks[ACTIONS])(struct program *) = {
 		[CHECK_clone] = check_clone,
 		[CHECK_ioctl] = check_ioctl,
+		[CHECK_ioprio_set] = check_ioprio_set,
 		[CHECK_personality] = check_personality,
+		[CHECK_prlimit64] = check_prlimit64,
 		[CHECK_renameat2] = check_renameat2,
+		[CHECK_setpriority] = check_setpriority,
 		[CHECK_socket] = check_socket,
 		[CHECK_socketpair] = check_socketpair,
 	};

@@ -77,7 +77,7 @@ static int check_labels(char *const *labels, struct err *e)
 
 static bool may_be_mounted_on(const char *dst)
 {
-	static const char *const closed[] = {"/proc", "/sys", "/dev"};
+	static const char *const closed[] = {"/proc", "/sys", "/dev", "/.skep"}; // the last: skep itself writes there
 	for (size_t i = 0; i < countof(closed); i++)
 		if (path_is_below(dst, closed[i]))
 			return false;

@@ -19,6 +19,7 @@
 
 // <sys/mount.h> and <linux/mount.h> can not be had together in every libc: the few calls are made directly.
 #define MNT_DETACH_FLAG 2
+#define COPY_PATH 256 // directories deeper than this are not copied: each level holds descriptors
 
 static int sys_mount(const char *src, const char *dst, const char *type, unsigned long flags, const char *data)
 {
@@ -240,7 +241,8 @@ static bool is_listed(const char *list, const char *name)
 	return false;
 }
 
-static int copy_readable(int from, int to, const char *left_out, int depth, struct err *e)
+// below: what lies above `from` in the tree that is copied, "" or "name/"…; left_out has paths of that tree.
+static int copy_readable(int from, int to, const char *left_out, const char *below, struct err *e)
 {
 	int dup = openat(from, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *d = dup < 0 ? NULL : fdopendir(dup);
@@ -252,7 +254,8 @@ static int copy_readable(int from, int to, const char *left_out, int depth, stru
 		struct stat st;
 		char link[4096];
 		const char *name = ent->d_name;
-		if (!strcmp(name, ".") || !strcmp(name, "..") || is_listed(left_out, name) ||
+		auto_free char *path = xasprintf("%s%s", below, name);
+		if (!strcmp(name, ".") || !strcmp(name, "..") || is_listed(left_out, path) ||
 		    fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW))
 			continue;
 		if (S_ISLNK(st.st_mode)) {
@@ -262,12 +265,13 @@ static int copy_readable(int from, int to, const char *left_out, int depth, stru
 				rc = err_sys(e, "copy %s", name);
 		} else if (S_ISREG(st.st_mode) && st.st_mode & 0004 && st.st_size < 16 << 20) {
 			rc = copy_file(from, to, name, &st, e);
-		} else if (S_ISDIR(st.st_mode) && (st.st_mode & 0005) == 0005 && depth < 16) {
+		} else if (S_ISDIR(st.st_mode) && (st.st_mode & 0005) == 0005 && strlen(path) < COPY_PATH) {
+			auto_free char *deeper = xasprintf("%s/", path);
 			auto_fd int sub = openat(from, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 			if (sub < 0)
 				continue;
 			auto_fd int into = mkdirat(to, name, 0755) ? -1 : openat(to, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-			rc = into < 0 ? err_sys(e, "copy %s", name) : copy_readable(sub, into, "", depth + 1, e);
+			rc = into < 0 ? err_sys(e, "copy %s", name) : copy_readable(sub, into, left_out, deeper, e);
 		}
 	}
 	closedir(d);
@@ -283,7 +287,7 @@ static int op_copy(const struct mount_op *op, const struct mount_env *env, struc
 	if (at < 0)
 		return -1;
 	auto_fd int to = openat(at, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return to < 0 ? err_sys(e, "open %s", op->dst) : copy_readable(from, to, op->data ? op->data : "", 0, e);
+	return to < 0 ? err_sys(e, "open %s", op->dst) : copy_readable(from, to, op->data ? op->data : "", "", e);
 }
 
 // Parent directory of dst below the root, and its last name.

@@ -12,7 +12,7 @@ enum mount_kind {
 	MOUNT_FILE,    // write data into a new file
 	MOUNT_PROGRAM, // copy of the file src, for everybody to run
 	MOUNT_LINK,    // symbolic link dst -> data
-	MOUNT_COPY,    // copy the world-readable part of directory src; data = names left out, a:b:c
+	MOUNT_COPY,    // copy the world-readable part of directory src; data = paths in it that are left out, a:b/c
 	MOUNT_BIND,    // recursive bind of src
 	MOUNT_NODE,    // bind of the character device src, checked to be one
 	MOUNT_TMPFS,   // data = options

@@ -15,12 +15,15 @@
 static const char *const system_names[] = {"usr",   "bin",    "sbin", "lib", "lib32", "lib64",
 					   "libx32", "libexec", "opt",  "nix", "gnu",   NULL};
 
-// Host facts in /etc that are nobody's business inside; what the cell needs of them is made below.
+// Host facts in /etc that are nobody's business inside; what the cell needs of them is made below. A host key's comment is
+// the host's name, display managers name the user, and a network's description its search domains.
 #define ETC_LEFT_OUT                                                                                     \
 	"passwd:passwd-:group:group-:shadow:shadow-:gshadow:gshadow-:subuid:subuid-:subgid:subgid-:"    \
 	"hostname:hosts:resolv.conf:machine-id:mailname:fstab:mtab:crypttab:sudoers:sudoers.d:"         \
 	"NetworkManager:netplan:network:wpa_supplicant:cron.d:exports:krb5.keytab:cloud:docker:"        \
-	"wireguard:openvpn:aliases:issue.net:motd:skep"
+	"wireguard:openvpn:aliases:issue.net:motd:skep:ssh:dhcp:dhcpcd.conf:resolvconf:hosts.allow:"    \
+	"hosts.deny:hosts.equiv:postfix:exim4:cups:printcap:samba:nvme:lightdm:gdm:gdm3:sddm.conf:"     \
+	"sddm.conf.d:systemd/network:systemd/resolved.conf:systemd/resolved.conf.d"
 
 static const char *const proc_masked[] = {
 	"proc/acpi",	  "proc/asound",      "proc/kcore",	 "proc/keys",	   "proc/key-users",  "proc/kmsg",
@@ -28,7 +31,11 @@ static const char *const proc_masked[] = {
 	"proc/timer_stats", "proc/interrupts",  "proc/config.gz", "proc/sysrq-trigger", "proc/iomem",
 	"proc/ioports", NULL,
 };
-static const char *const proc_readonly[] = {"proc/sys", "proc/irq", "proc/bus", "proc/fs", "proc/mtrr", NULL};
+static const char *const proc_readonly[] = {"proc/sys", "proc/irq", "proc/bus", "proc/fs", "proc/mtrr", "proc/pressure", NULL};
+
+// A socket can be connected to through a read-only mount: where daemons of the host listen below its system directories
+// there is nothing. (What is an overlay leads to no socket.)
+static const char *const daemon_places[] = {"nix/var/nix/daemon-socket", "usr/local/var/run", NULL};
 
 void rootfs_scan(struct rootfs_host *h, const char *template_dir)
 {
@@ -123,6 +130,7 @@ void rootfs_template(const struct rootfs_host *h, struct plan *p)
 		 "[core]\n\tcheckStat = minimal\n\ttrustctime = false\n[safe]\n\tdirectory = *\n[include]\n\tpath = /.skep/gitconfig\n", 0);
 	// Instead of the host's, whose included files ssh would refuse for their owner. Nobody is there to look at a host's
 	// key: it is believed the first time, and a change of it never.
+	plan_add(p, MOUNT_DIR, NULL, "etc/ssh", "755", 0);
 	plan_add(p, MOUNT_FILE, NULL, "etc/ssh/ssh_config", "Host *\n\tStrictHostKeyChecking accept-new\n\tHashKnownHosts yes\n", 0);
 	for (const char *const (*l)[2] = links; (*l)[0]; l++)
 		plan_add(p, MOUNT_LINK, NULL, (*l)[0], (*l)[1], 0);
@@ -198,6 +206,8 @@ void rootfs_system(const struct rootfs_host *h, enum profile profile, bool image
 			else if (profile == PROFILE_USER)
 				plan_add(p, MOUNT_BIND, src, h->system[i].name, NULL, 0);
 		}
+		for (const char *const *d = daemon_places; *d && profile == PROFILE_USER; d++)
+			plan_add(p, MOUNT_MASK, NULL, *d, NULL, 0);
 		if (profile == PROFILE_USER) {
 			plan_add(p, MOUNT_BIND, etc, "etc", NULL, 0);
 			plan_add(p, MOUNT_BIND, var, "var", NULL, 0);

@@ -51,6 +51,7 @@ static void try_known_sockets(struct probe *p)
 		"/run/docker.sock",
 		"/run/podman/podman.sock",
 		"/run/containerd/containerd.sock",
+		"/nix/var/nix/daemon-socket/socket",
 		"/run/crio/crio.sock",
 		"/run/systemd/private",
 		"/run/systemd/notify",

@@ -83,7 +83,8 @@ void t010_masked(struct probe *p)
 					   "/proc/scsi/scsi",	  "/proc/mtrr",	       "/proc/irq/default_smp_affinity",
 					   "/proc/bus/pci",	  "/proc/timer_stats", "/sys/kernel/uevent_helper",
 					   "/sys/power/state",	  "/proc/acpi/wakeup", "/proc/driver/snd-page-alloc",
-					   "/proc/fs/ext4"};
+					   "/proc/fs/ext4",	  "/proc/pressure/cpu", "/proc/pressure/io",
+					   "/proc/pressure/memory"};
 
 	for (size_t i = 0; i < LEN(masked); i++)
 		must_be_empty(p, masked[i]);

@@ -171,6 +171,18 @@ void t016_leaks(struct probe *p)
 					    "/proc/sys/kernel/domainname",
 					    "/etc/aliases",
 					    "/etc/ssh/ssh_config",
+					    "/etc/ssh/sshd_config",
+					    "/etc/ssh/ssh_host_rsa_key.pub",
+					    "/etc/ssh/ssh_host_ecdsa_key.pub",
+					    "/etc/ssh/ssh_host_ed25519_key.pub",
+					    "/etc/resolvconf/resolv.conf.d/base",
+					    "/etc/resolvconf/resolv.conf.d/original",
+					    "/etc/dhcp/dhclient.conf",
+					    "/etc/systemd/resolved.conf",
+					    "/etc/postfix/main.cf",
+					    "/etc/exim4/update-exim4.conf.conf",
+					    "/etc/gdm3/daemon.conf",
+					    "/etc/lightdm/lightdm.conf",
 					    "/var/lib/dbus/machine-id",
 					    "/etc/gitconfig"};
 	struct utsname u;

@@ -3,6 +3,7 @@
 #include "attack.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/msg.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -102,12 +104,35 @@ static void trace_pid1(struct probe *p)
 	close(pidfd);
 }
 
+// It has the cell's own id, and keeps limits: without descriptors or processor time it could not. What is asked for is
+// what it has already, or a value that is none, so that nothing is hurt where it works.
+static void steer_pid1(struct probe *p)
+{
+	struct rlimit now;
+	cpu_set_t all;
+	struct sched_param none = {0};
+
+	memset(&all, 0xff, sizeof(all));
+	for (int what = 0; what < 16; what++)
+		if (!syscall(SYS_prlimit64, 0, what, 0, &now))
+			must_refuse(p, "prlimit of pid 1", TRY(SYS_prlimit64, 1, what, (long)&now, 0));
+	must_refuse(p, "sched_setaffinity of pid 1", TRY(SYS_sched_setaffinity, 1, sizeof(all), (long)&all));
+	must_refuse(p, "sched_setscheduler of pid 1", TRY(SYS_sched_setscheduler, 1, SCHED_OTHER, (long)&none));
+	must_refuse(p, "sched_setparam of pid 1", TRY(SYS_sched_setparam, 1, (long)&none));
+	must_refuse(p, "sched_setattr of pid 1", TRY(SYS_sched_setattr, 1, 0, 0));
+	must_refuse(p, "setpriority of pid 1", TRY(SYS_setpriority, 0, 1, 0));
+	must_refuse(p, "setpriority of the user", TRY(SYS_setpriority, 2, 0, 0));
+	must_refuse(p, "ioprio_set of pid 1", TRY(SYS_ioprio_set, 1, 1, 0));
+	must_refuse(p, "ioprio_set of the user", TRY(SYS_ioprio_set, 3, 0, 0));
+}
+
 void t022_cross(struct probe *p)
 {
 	read_canary_process(p);
-	if (!p->outside)
+	if (!p->outside) {
 		trace_pid1(p);
-	else if (!p->broke)
+		steer_pid1(p);
+	} else if (!p->broke)
 		nocontrol(p, "no canary process, or tracing is restricted on this host");
 }
 

@@ -383,6 +383,16 @@ def test_the_project_path_can_be_hidden(arena):
     contained(w.skep("run", "--workspace-path", "/workspace", *flags, "--", "/workspace/skep-attack", "inside", "T-016"), "T-016")
 
 
+def test_the_place_of_our_own_files_is_not_given_away(arena):
+    """Below /.skep skep itself writes while it makes a cell: a mount there would lead those writes to the host."""
+    w = arena.world
+    d = f"{w.top}/given"
+    os.makedirs(d)
+    for options in (("--mount", f"{d}:/.skep:rw"), ("--mount", f"{d}:/.skep/below"), ("--workspace-path", "/.skep"), ("--workspace-path", "/.skep/id")):
+        w.skep("run", *options, "--", "true").fails(125, "/.skep")
+    assert not os.listdir(d)
+
+
 # -- T-024, T-028 -----------------------------------------------------------------------------------------------
 # Newer than the headers of the oldest distribution we build on. The kernel itself lets uretprobe and uprobe pass by any
 # filter; called by a program they end it.

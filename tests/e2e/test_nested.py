@@ -106,6 +106,8 @@ check write-usr 'touch /usr/skep-was-here'
 check write-sysctl 'echo x > /proc/sys/kernel/core_pattern'
 check hostname 'hostname broken'
 check kernel-key 'cat /proc/kcore'
+check pid1-limits 'prlimit --pid 1 --nofile=1024'
+check pid1-idle 'chrt --idle --pid 0 1'
 """
 STILL_IN_A_NAMESPACE = """
 check() { if eval "$2" >/dev/null 2>&1; then echo "BROKEN $1"; else echo "held $1"; fi; }
@@ -122,6 +124,8 @@ check sysctl 'echo 1 > /proc/sys/vm/swappiness'
 check sysfs 'mount -t sysfs none /mnt'
 check ext4 'mount -t ext4 /dev/null /mnt'
 check date 'date -s 2001-01-01'
+check pid1-limits 'prlimit --pid 1 --nofile=1024'
+check pid1-idle 'chrt --idle --pid 0 1'
 check pid1 'ls /proc/1/root/ || cat /proc/1/environ || ls /proc/1/fd/'
 """
 

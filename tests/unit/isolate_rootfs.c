@@ -49,6 +49,9 @@ static void nothing_of_the_system_is_writable(void **state)
 	assert_non_null(find(&p, MOUNT_BIND, "usr"));
 	assert_non_null(find(&p, MOUNT_MASK, "proc/kcore"));
 	assert_non_null(find(&p, MOUNT_RDONLY, "proc/sys"));
+	assert_non_null(find(&p, MOUNT_RDONLY, "proc/pressure"));
+	assert_non_null(find(&p, MOUNT_MASK, "nix/var/nix/daemon-socket")); // after the bind: else it would lie below
+	assert_true(find(&p, MOUNT_MASK, "usr/local/var/run") > find(&p, MOUNT_BIND, "usr"));
 	plan_done(&p);
 	free(h.template);
 }

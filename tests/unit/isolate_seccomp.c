@@ -135,6 +135,31 @@ static void test_architectures(void **state)
 #endif
 }
 
+// In a namespace of pids inside, 1 is another process: it may call itself 0.
+static void test_pid1(void **state)
+{
+	(void)state;
+	static const long by_pid[] = {SYS_prlimit64, SYS_sched_setaffinity, SYS_sched_setattr, SYS_sched_setparam, SYS_sched_setscheduler};
+	for (size_t i = 0; i < countof(by_pid); i++) {
+		assert_int_equal(judge(&root, by_pid[i], 1, 0, 0), REFUSE);
+		assert_int_equal(judge(&nested, by_pid[i], 1ull << 32 | 1, 0, 0), REFUSE);
+		assert_int_equal(judge(&user, by_pid[i], 0, 1, 1), PASS);
+		assert_int_equal(judge(&user, by_pid[i], 2, 1, 1), PASS);
+	}
+	static const struct {
+		long nr;
+		uint64_t process, group, user;
+	} whose[] = {{SYS_setpriority, 0, 1, 2}, {SYS_ioprio_set, 1, 2, 3}};
+	for (size_t i = 0; i < countof(whose); i++) {
+		assert_int_equal(judge(&user, whose[i].nr, whose[i].process, 1, 0), REFUSE);
+		assert_int_equal(judge(&user, whose[i].nr, 1ull << 32 | whose[i].process, 1ull << 32 | 1, 0), REFUSE);
+		assert_int_equal(judge(&user, whose[i].nr, whose[i].user, 0, 0), REFUSE);
+		assert_int_equal(judge(&user, whose[i].nr, whose[i].process, 0, 1), PASS);
+		assert_int_equal(judge(&user, whose[i].nr, whose[i].process, 7, 1), PASS);
+		assert_int_equal(judge(&user, whose[i].nr, whose[i].group, 1, 1), PASS);
+	}
+}
+
 static void test_dangerous(void **state)
 {
 	(void)state;
@@ -611,6 +636,7 @@ int main(void)
 		cmocka_unit_test(test_renames),
 		cmocka_unit_test(test_numbers),
 		cmocka_unit_test(test_architectures),
+		cmocka_unit_test(test_pid1),
 		cmocka_unit_test(test_dangerous),
 		cmocka_unit_test(test_options),
 		cmocka_unit_test(test_arguments),
