@@ -19,7 +19,6 @@
 #define HANGS_MS 1000 // a start that is not through by then
 #define PLENTY 8 // slots, or a third of those we want: then the cells that end need not hurry to be one again
 #define QUICK_MS 16 // in which several cells came back: more than could be made
-#define PLAIN_KEEP 1 // slots for no place in particular, for the first start in another one
 
 static void list_add(struct cell **list, struct cell *c)
 {
@@ -185,10 +184,9 @@ void pool_refill_soon(struct native *n)
 // Enough for the place where sandboxes are made: those for no place in particular wait for nobody.
 static void drop_plain(struct native *n)
 {
-	int keep = PLAIN_KEEP;
-	for (struct cell *c = n->warm, *next; c && n_missing(n) <= 0; c = next) {
+	for (struct cell *c = n->warm, *next; c && n->key.n && n_missing(n) <= 0; c = next) {
 		next = c->next;
-		if (c->key.n || c->promised || keep-- > 0)
+		if (c->key.n || c->promised)
 			continue;
 		pool_forget(n, c);
 		cell_bury(c);
