@@ -105,23 +105,24 @@ void once_end(struct once *o, const struct err *e, const struct outcome *made)
 		return;
 	list_unlink(&all, o, next);
 	bool kept = !e && made->sandbox; // a setup that has to run first made nothing yet
-	struct creation_row c = {0};
-	if (kept) {
-		c.key = xstrdup(o->key);
-		memcpy(c.sha256, o->sha256, sizeof c.sha256);
-		memcpy(c.sandbox, made->sandbox->id, sizeof c.sandbox);
+	char sandbox[ID_SIZE] = "", exec[ID_SIZE] = "";
+	if (kept) { // first: while one is answered the next may be read
+		memcpy(sandbox, made->sandbox->id, sizeof sandbox);
 		if (made->exec)
-			memcpy(c.exec, made->exec->id, sizeof c.exec);
+			memcpy(exec, made->exec->id, sizeof exec);
+		struct creation_row c = {.key = xstrdup(o->key)};
+		memcpy(c.sha256, o->sha256, sizeof c.sha256);
+		memcpy(c.sandbox, sandbox, sizeof c.sandbox);
+		memcpy(c.exec, exec, sizeof c.exec);
+		engine_creation_add(o->engine, &c);
 	}
 	struct err again;
 	err_set(&again, ERR_UNAVAILABLE, "the project's setup runs first: ask again");
 	for (int i = 0; i < o->n_waiters; i++)
 		if (kept)
-			o->replay(o->waiters[i], c.sandbox, c.exec);
+			o->replay(o->waiters[i], sandbox, exec);
 		else
 			request_fail(o->waiters[i], e ? e : &again);
-	if (kept)
-		engine_creation_add(o->engine, &c);
 	free(o->key);
 	free(o);
 }
