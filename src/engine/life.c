@@ -262,11 +262,13 @@ void box_release(struct box *b)
 {
 	struct engine *g = b->g;
 	discard_review(b);
-	char **lowers = take(&b->row.lowers), id[ID_SIZE];
+	char **lowers = take(&b->row.lowers);
+	auto_free char *tree = take(&b->row.tree);
+	char id[ID_SIZE];
 	memcpy(id, b->row.id, sizeof id);
 	snaps_of_gone(b);
 	box_drop(b);
-	derived_release(g, DERIVED_TREE, id);
+	derived_release_copy(g, tree, id);
 	layers_release(g, lowers);
 	strv_free(lowers);
 }
