@@ -62,6 +62,7 @@ struct seal_want {
 	bool automatic, end;
 };
 void seal_begin(struct task *t, const struct seal_want *want, void (*then)(struct task *t, const struct err *e));
+void seal_merged(struct box *b); // its layers are one now, or could not be merged
 void seal_gone(struct task *t); // its cell ended
 void seal_free(struct task *t);
 void seal_resume(struct engine *g); // at the start: snapshots that an earlier daemon did not see on disk
