@@ -95,6 +95,7 @@ struct cell {
 	const char *fresh_layer; // made with the slot, not used by anybody yet
 	char *layer_path;	 // what it was called when it last waited here
 	int fresh_lock;
+	bool bare; // fresh_layer is mounted when the cell is built ahead
 	enum slot_has has;
 	struct net_sockets net; // of its network, until the gate has them
 	struct gate gate;
@@ -160,6 +161,7 @@ struct slot {
 	const char *layer;
 	const struct place *place;
 	const struct mold *mold; // to be used again, or NULL
+	bool bare; // the layer is mounted when the slot is told what to expect
 };
 _Noreturn void slot_main(const struct nursery *n, const struct slot *s);
 void slot_blank(struct cell *c, const struct nursery *n, enum profile profile); // nothing of any cell

@@ -18,6 +18,15 @@
 #define CHANGES_UNKNOWN UINT32_MAX // nobody could look
 #define STDIN_APPEND (~0ull) // offset of bytes of stdin that go behind whatever came, also from other clients
 
+// What M_WANT asks for. A slot with a new layer is for a sandbox whose layer directory does not exist yet: the slot's becomes it.
+enum slot_kind {
+	SLOT_COLD,	// namespaces and network; everything else is built when the spec is there
+	SLOT_WARM,	// and the host's system directories, a new layer and the place
+	SLOT_FROM_MOLD, // as SLOT_WARM, but only if there is a mold, else no answer
+	SLOT_BARE,	// as SLOT_COLD, with a new layer: M_EXPECT follows
+	SLOT_KINDS,
+};
+
 enum msg_type {
 	M_NONE,
 
@@ -29,8 +38,7 @@ enum msg_type {
 
 	// N: skepd -> nursery
 	M_NURSERY, // first: u32 version, str SKEP_HOME, str caller's HOME, strv tool roots, strv hidden paths below them
-	M_WANT,	   // u8 profile, u8 warm (2: as 1, but only if there is a mold, else no answer; 1: build on the host image now, with a new layer: for a sandbox whose layer
-		   // directory does not exist yet; the slot's becomes it), then, with warm, a place or nothing
+	M_WANT,	   // u8 profile, u8 enum slot_kind, then, with SLOT_WARM and SLOT_FROM_MOLD, a place or nothing
 	// N: supervisor -> nursery, on a socket of its own
 	M_MOLD,	   // four frames: + fd channel, + fd pidfd, + fd layer lock, + fd seat lock with u32 seat, str layer, u64 base dev, ino, u64 mark of its lowers, 2 x MOLD_TIMES x u64 change times, place
 	M_REMOVE,  // strv directories (layers, sandbox directories) to remove below SKEP_HOME -> M_OK | M_ERR
