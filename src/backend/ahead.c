@@ -52,10 +52,10 @@ void ahead_offer_all(struct native *n)
 void ahead_unlend(struct cell *c)
 {
 	const struct lender *l = &c->n->b.lender;
-	if (c->lent.id[0] && !c->promised && l->give_back)
+	if (c->lent.id[0] && !c->promised && !c->named && l->give_back)
 		l->give_back(l->ctx, &c->lent);
 	c->lent = (struct identity){0};
-	c->promised = false;
+	c->promised = c->named = false;
 }
 
 struct cell *ahead_find(struct native *n, const char *id)

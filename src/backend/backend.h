@@ -95,6 +95,8 @@ struct backend_ops {
 	// image, limits, and those of its lowers that do not belong to its base.
 	bool (*expects)(struct backend *b, const struct cell_spec *like, struct identity *out);
 	void (*forsake)(struct backend *b, const char *id);
+	// A sandbox that was made, never ran, and will probably be started soon, with a spec like this. May be NULL.
+	void (*prepare)(struct backend *b, const struct cell_spec *spec);
 	// fresh: the layer does not exist yet, the backend makes it. spec->net.secrets goes to the cell in sealed memory.
 	struct cell *(*start)(struct backend *b, const struct cell_spec *spec, bool fresh, struct cell_watcher *w);
 	// A cell that outlived the daemon before us.

@@ -135,6 +135,11 @@ static struct cell *native_start(struct backend *b, const struct cell_spec *spec
 	return c;
 }
 
+static void native_prepare(struct backend *b, const struct cell_spec *spec)
+{
+	recipe_prepare(native_of(b), spec);
+}
+
 static struct cell *native_adopt(struct backend *b, const char *sandbox, const char *key, struct cell_watcher *w)
 {
 	struct native *n = native_of(b);
@@ -337,6 +342,7 @@ static void native_free(struct backend *b)
 static const struct backend_ops native_ops = {
 	.expects = native_expects,
 	.forsake = native_forsake,
+	.prepare = native_prepare,
 	.start = native_start,
 	.adopt = native_adopt,
 	.exec = native_exec,

@@ -48,6 +48,7 @@ struct cell {
 	bool promised;		// a sandbox that is being made has that identity
 	uint64_t shape_no;	// which shape it was told
 	struct recipe *recipe;	// warm: that it waits for; key is its shape then
+	bool named;		// lent is the identity of a sandbox that exists
 	char *stacked;		// the layer to come, when sealed ones are below it: a slot for no place will not do
 	struct buf key;		// warm: the place it was made for, or empty; waiting: the place it wants
 	uint32_t want_id;	// its own M_WANT, 0 = waits for the pool
@@ -133,6 +134,7 @@ void recipe_learn_cold(struct native *n, enum profile p);	// a start that nothin
 bool recipe_expects(struct native *n, const struct cell_spec *like, struct identity *out);
 struct cell *recipe_lent(const struct native *n, const char *id); // a waiting one with that identity
 struct cell *recipe_take(struct native *n, const struct cell_spec *s); // NULL: none was built for just that
+void recipe_prepare(struct native *n, const struct cell_spec *s); // a slot for just that sandbox, if there is a cold one
 struct cell *recipe_take_cold(struct native *n, enum profile p);
 void recipe_slot(struct native *n, struct frame *f);
 void recipe_refused(struct native *n, uint32_t id, const struct err *e);

@@ -5,11 +5,12 @@
 //
 //   asked for ──M_SLOT──▶ told what to expect ──start of its kind──▶ the sandbox's cell
 //       ▲                        │ shape learned anew, recipe forgotten: ended
-//       └── 10 ms after a start ─┘
+//       └── 50 ms after a start ─┘
 //
 // A slot of a recipe serves one sandbox, whose spec has just the recipe's shape, or none. A stack of sealed layers is mostly
 // somebody's own (a fork): its recipe gets slots when a second sandbox starts on it. Beside the recipes one cold slot for each
-// profile waits for the starts that nothing was built for: its namespaces and its network are there.
+// profile waits for the starts that nothing was built for: its namespaces and its network are there. A fork that was just made
+// takes that slot and has it built, before anybody starts the fork.
 #include "backend/native_int.h"
 
 #include "base/clock.h"
@@ -23,7 +24,7 @@
 #define RECIPES_MAX 6
 #define RECIPE_SLOTS 2
 #define RECIPE_KEEP_MS 120000 // after its last start
-#define RECIPE_SOON_MS 10
+#define RECIPE_SOON_MS 50
 #define RECIPE_AGAIN_MS 1000 // after one could not be made
 
 struct recipe {
@@ -33,6 +34,7 @@ struct recipe {
 	struct buf shape;
 	enum profile profile;
 	bool stacked; // has sealed layers of its own
+	bool named;   // its slots are for sandboxes that exist; none are asked for
 	unsigned starts;
 	uint64_t used_ms, rests_until_ms;
 	struct cell *slots; // that wait
@@ -187,6 +189,8 @@ void recipe_learn_cold(struct native *n, enum profile p)
 
 static int recipe_wanted(const struct recipe *r)
 {
+	if (r->named)
+		return 0;
 	if (!r->kind.n)
 		return 1;
 	if (r->stacked && r->starts < 2)
@@ -200,7 +204,7 @@ static void recipe_ask(struct recipe *r)
 	if (r->asked || r->n_slots >= recipe_wanted(r) || r->rests_until_ms > clock_ms())
 		return;
 	r->asked = ++n->last_id | FOR_RECIPE;
-	pool_send_want(n, r->asked, r->profile, r->kind.n ? SLOT_BARE : SLOT_COLD, NULL);
+	pool_send_want(n, r->asked, r->profile, SLOT_COLD, NULL);
 }
 
 static struct recipe *recipe_asked(const struct native *n, uint32_t id)
@@ -245,21 +249,25 @@ static void recipe_put(struct recipe *r, struct cell *c)
 	r->n_slots++;
 }
 
-static void recipe_expect(struct recipe *r, struct cell *c)
+static void recipe_expect(struct cell *c, const struct buf *shape)
 {
-	const struct lender *l = &r->n->b.lender;
 	auto_buf struct buf b = BUF_INIT(FRAME_MAX);
-	if (!r->kind.n)
-		return;
-	if (!l->lend || !l->lend(l->ctx, &c->lent)) {
-		recipe_end_slot(c);
-		return;
-	}
 	wire_str(&b, c->lent.id);
 	wire_str(&b, c->lent.machine_id);
-	buf_add(&b, r->shape.p, r->shape.n);
-	buf_add(&c->key, r->shape.p, r->shape.n);
+	buf_add(&b, shape->p, shape->n);
+	buf_add(&c->key, shape->p, shape->n);
 	chan_send_buf(&c->ch, M_EXPECT, 0, &b);
+}
+
+static void recipe_lend(struct recipe *r, struct cell *c)
+{
+	const struct lender *l = &r->n->b.lender;
+	if (!r->kind.n)
+		return;
+	if (l->lend && l->lend(l->ctx, &c->lent))
+		recipe_expect(c, &r->shape);
+	else
+		recipe_end_slot(c);
 }
 
 void recipe_slot(struct native *n, struct frame *f)
@@ -276,7 +284,7 @@ void recipe_slot(struct native *n, struct frame *f)
 		return;
 	}
 	recipe_put(r, c);
-	recipe_expect(r, c);
+	recipe_lend(r, c);
 	timer_set(n->loop, &n->cook, RECIPE_SOON_MS);
 }
 
@@ -364,6 +372,38 @@ struct cell *recipe_take_cold(struct native *n, enum profile p)
 		recipe_forget(c);
 	n->taken_ms = clock_ms();
 	return c;
+}
+
+static struct recipe *recipe_named(struct native *n)
+{
+	auto_buf struct buf kind = BUF_INIT(8);
+	wire_u8(&kind, PROFILES); // no kind that is written begins like that
+	struct recipe *r = recipe_touch(n, &kind, PROFILE_USER);
+	r->named = true;
+	return r;
+}
+
+void recipe_prepare(struct native *n, const struct cell_spec *s)
+{
+	auto_buf struct buf shape = BUF_INIT(FRAME_MAX);
+	if (!recipe_may(s) || !cell_spec_shape(&shape, s))
+		return;
+	struct cell *c = recipe_take_cold(n, s->profile);
+	recipe_learn_cold(n, s->profile); // one more, or the first
+	if (!c)
+		return;
+	struct recipe *r = recipe_named(n);
+	if (r->n_slots >= RECIPE_SLOTS) {
+		struct cell *oldest = r->slots;
+		while (oldest->next)
+			oldest = oldest->next;
+		recipe_end_slot(oldest);
+	}
+	memcpy(c->lent.id, s->sandbox, sizeof c->lent.id);
+	memcpy(c->lent.machine_id, s->machine_id, sizeof c->lent.machine_id);
+	c->named = true;
+	recipe_put(r, c);
+	recipe_expect(c, &shape);
 }
 
 void recipes_open(struct native *n)

@@ -40,16 +40,28 @@ static int send_build(struct cell *c, const struct identity *who, const struct b
 	return sent && chan_send(&c->init, M_OK, 0, 0, NULL, 0) ? 0 : err_set(e, ERR_SYSTEM, "the slot's first process is gone");
 }
 
+static int take_layer(struct cell *c, struct err *e)
+{
+	char id[ID_SIZE];
+	id_make('l', id);
+	c->fresh_layer = c->layer_path = xasprintf("%s/layers/.fresh-%s", c->nursery->skep_home, id);
+	c->bare = true;
+	return slot_make_layer(c, e);
+}
+
 int ahead_expect(struct cell *c, const struct frame *f, struct err *e)
 {
 	struct wire w = {.p = f->p, .n = f->n};
 	struct ahead *a = &c->ahead;
-	if ((c->mold.chan.fd < 0 && !c->bare) || a->who.id[0]) // the way back is the mold, or another slot instead of a bare one
+	bool cold = !c->fresh_layer && !c->place;
+	if ((c->mold.chan.fd < 0 && !cold) || a->who.id[0]) // without a mold there is no way back: only a cold slot can be spared
 		return 0;
 	a->shape = BUF_INIT(FRAME_MAX);
 	if (read_identity(&w, &a->who))
 		return err_set(e, ERR_INVALID, "malformed expectation");
 	buf_add(&a->shape, w.p, w.n);
+	if (cold && take_layer(c, e))
+		return -1;
 	return send_build(c, &a->who, &a->shape, e);
 }
 
@@ -83,7 +95,7 @@ int ahead_turn(struct cell *c, struct err *e)
 	bool no_hurry = c->no_hurry;
 	c->no_hurry = false;
 	if (!a->who.id[0])
-		return c->bare ? err_set(e, ERR_BUG, "a bare slot was given a spec before it was told what to expect") : 0;
+		return 0;
 	if (strcmp(a->who.id, c->spec.sandbox) || strcmp(a->who.machine_id, c->spec.machine_id) || !cell_spec_shape(&shape, &c->spec) ||
 	    shape.n != a->shape.n || memcmp(shape.p, a->shape.p, shape.n))
 		return start_over(c, e);

@@ -95,7 +95,7 @@ struct cell {
 	const char *fresh_layer; // made with the slot, not used by anybody yet
 	char *layer_path;	 // what it was called when it last waited here
 	int fresh_lock;
-	bool bare; // fresh_layer is mounted when the cell is built ahead
+	bool bare; // a cold slot that is built ahead, and has fresh_layer for that
 	enum slot_has has;
 	struct net_sockets net; // of its network, until the gate has them
 	struct gate gate;
@@ -161,7 +161,6 @@ struct slot {
 	const char *layer;
 	const struct place *place;
 	const struct mold *mold; // to be used again, or NULL
-	bool bare; // the layer is mounted when the slot is told what to expect
 };
 _Noreturn void slot_main(const struct nursery *n, const struct slot *s);
 void slot_blank(struct cell *c, const struct nursery *n, enum profile profile); // nothing of any cell
@@ -171,6 +170,7 @@ int slot_send_sources(struct cell *c, struct chan *to, const struct cell_spec *s
 // been sent the slot's layer and sources.
 int slot_clone(struct cell *c, int namespaces, void (*entry)(const struct cell *c, int fd), struct chan *out, pid_t *out_pid,
 	       struct err *e) MUST_USE;
+int slot_make_layer(struct cell *c, struct err *e) MUST_USE; // fresh_layer
 struct contain slot_contain(const struct cell *c);
 uint64_t slot_mark_lowers(char *const *lowers); // 0: one is not there
 int slot_recv_trees(struct chan *ch, int *trees, int max, struct err *e) MUST_USE;

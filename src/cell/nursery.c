@@ -163,7 +163,7 @@ static void in_child(void)
 	close_fd(&self.chan.fd);
 }
 
-static int start_slot(struct frame *f, const struct slot *want, const struct place *place, struct err *e)
+static int start_slot(struct frame *f, enum profile profile, const char *layer, const struct place *place, struct err *e)
 {
 	int sv[2], back[2];
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv))
@@ -180,13 +180,7 @@ static int start_slot(struct frame *f, const struct slot *want, const struct pla
 		close(ours);
 		close_fd(&back_ours);
 		in_child();
-		struct slot s = *want;
-		s.control = theirs;
-		s.back = back_theirs;
-		s.layer = m ? m->layer : want->layer;
-		s.place = place;
-		s.mold = m;
-		slot_main(&self.n, &s);
+		slot_main(&self.n, &(struct slot){theirs, back_theirs, profile, m ? m->layer : layer, place, m});
 	}
 	if (pid < 0) {
 		err_sys(e, "new process");
@@ -199,7 +193,7 @@ static int start_slot(struct frame *f, const struct slot *want, const struct pla
 	if (place && shelf_expect(&self.shelf, take_fd(&back_ours), e))
 		return -1;
 	auto_buf struct buf b = BUF_INIT(FRAME_MAX);
-	wire_u8(&b, want->profile);
+	wire_u8(&b, profile);
 	if (place)
 		buf_add(&b, place->p, place->n);
 	chan_send_fd(&self.chan, M_SLOT, f->id, b.p, b.n, ours);
@@ -209,24 +203,22 @@ static int start_slot(struct frame *f, const struct slot *want, const struct pla
 static void do_want(struct frame *f)
 {
 	struct wire w = {.p = f->p, .n = f->n};
-	uint8_t profile = wire_get_u8(&w), kind = wire_get_u8(&w);
+	uint8_t profile = wire_get_u8(&w), warm = wire_get_u8(&w);
 	struct place place = {.p = w.p, .n = w.n};
 	struct err e;
 	char id[ID_SIZE];
 	id_make('l', id);
-	bool bare = kind == SLOT_BARE, brings_layer = bare || (kind != SLOT_COLD && profile == PROFILE_USER);
-	auto_free char *layer = brings_layer ? xasprintf("%s/layers/" FRESH "%s", self.n.skep_home, id) : NULL;
-	if (w.bad || profile >= PROFILES || kind >= SLOT_KINDS || (w.n && place_read(w.p, w.n, &place.spec, &e))) {
+	auto_free char *layer = warm && profile == PROFILE_USER ? xasprintf("%s/layers/" FRESH "%s", self.n.skep_home, id) : NULL;
+	if (w.bad || profile >= PROFILES || (w.n && place_read(w.p, w.n, &place.spec, &e))) {
 		err_set(&e, ERR_INVALID, "malformed request for a slot");
 		answer_err(f->id, &e);
 		return;
 	}
-	if (kind == SLOT_FROM_MOLD && !shelf_has(&self.shelf, &place)) {
+	if (warm == 2 && !shelf_has(&self.shelf, &place)) {
 		cell_spec_done(&place.spec);
 		return;
 	}
-	struct slot want = {.profile = profile, .layer = layer, .bare = bare};
-	if ((profile == PROFILE_ROOT && ownership_ready(&self.n, &e)) || start_slot(f, &want, layer && !bare ? &place : NULL, &e))
+	if ((profile == PROFILE_ROOT && ownership_ready(&self.n, &e)) || start_slot(f, profile, layer, layer ? &place : NULL, &e))
 		answer_err(f->id, &e);
 	cell_spec_done(&place.spec);
 }

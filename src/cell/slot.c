@@ -79,7 +79,7 @@ struct contain slot_contain(const struct cell *cell)
 {
 	const struct nursery *n = cell->nursery;
 	struct contain c = {
-		.host = &n->rootfs, .ids = &n->ids, .profile = cell->profile, .warm = cell->fresh_layer && !cell->bare, .root = -1,
+		.host = &n->rootfs, .ids = &n->ids, .profile = cell->profile, .warm = cell->fresh_layer, .root = -1,
 		.trust = &n->trust, .net = NET_SOCKETS_NONE, .scratch = -1, .score = -1, .layer = -1, .base = -1, .null_file = -1, .empty_dir = -1, .place = cell->place ? &cell->place->spec : NULL,
 	};
 	userns_inside_ids(&n->ids, cell->profile, &c.uid, &c.gid);
@@ -196,7 +196,7 @@ static int take_spare(const struct cell *c, struct err *e)
 }
 
 // Locked as long as it waits with us: a new nursery sweeps the layers of slots that are gone.
-static int make_layer(struct cell *c, struct err *e)
+int slot_make_layer(struct cell *c, struct err *e)
 {
 	static const char *const parts[] = {"ws", "home", "root", "work", "work/home", "work/ws"};
 	uint32_t uid, gid;
@@ -279,7 +279,7 @@ static int send_layer(struct cell *c, pid_t pid, struct chan *to, struct err *e)
 {
 	if (c->nursery->ids.root && open_maps(c, pid, e))
 		return -1;
-	if (!c->fresh_layer || c->bare)
+	if (!c->fresh_layer)
 		return 0;
 	struct source layer = {.name = "l", .path = (char *)c->fresh_layer};
 	auto_fd int tree = contain_open_source(&layer, c->plain_ns, -1, e);
@@ -359,7 +359,7 @@ static int set_up(struct cell *c, int control, struct err *e)
 	if (!c->control)
 		return -1;
 	c->control->control = c->control->greeted = true;
-	if (c->fresh_layer && c->mold.chan.fd < 0 && make_layer(c, e))
+	if (c->fresh_layer && c->mold.chan.fd < 0 && slot_make_layer(c, e))
 		return -1;
 	return control_bind(c, e) || open_cgroup(c, e) || start_inside(c, e) || slot_watch(c, e) ? -1 : 0;
 }
@@ -411,7 +411,6 @@ _Noreturn void slot_main(const struct nursery *n, const struct slot *s)
 	slot_blank(&c, n, s->profile);
 	c.fresh_layer = s->layer;
 	c.place = s->place;
-	c.bare = s->bare;
 	c.back = s->back;
 	if (s->mold)
 		take_mold(&c, s->mold);

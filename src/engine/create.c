@@ -289,8 +289,6 @@ void create_undo(struct task *t, const struct err *why)
 	struct box *b = t->box;
 	struct err e;
 	char **dirs = NULL;
-	if (b->g->backend->ops->forsake)
-		b->g->backend->ops->forsake(b->g->backend, b->row.id);
 	pin_stop(b);
 	if (store_sandbox_drop(b->g->store, b->row.id, &e))
 		log_line(LOG_ERROR, "sandbox=%s %s", b->row.id, e.msg);

@@ -20,11 +20,9 @@
 
 // What M_WANT asks for. A slot with a new layer is for a sandbox whose layer directory does not exist yet: the slot's becomes it.
 enum slot_kind {
-	SLOT_COLD,	// namespaces and network; everything else is built when the spec is there
+	SLOT_COLD,	// namespaces and network; all else when the spec is there, or M_EXPECT, with which it gets a new layer
 	SLOT_WARM,	// and the host's system directories, a new layer and the place
 	SLOT_FROM_MOLD, // as SLOT_WARM, but only if there is a mold, else no answer
-	SLOT_BARE,	// as SLOT_COLD, with a new layer: M_EXPECT follows
-	SLOT_KINDS,
 };
 
 enum msg_type {
