@@ -20,6 +20,7 @@
 // What it asks the kernel for, seen from outside:
 //   record.c      what goes to the journal                 who.c         which process it was
 //   denied.c      calls that were refused                  refused.c     packets that were refused
+//   owned.c       the host's files, below a user's root
 //   moves.c       renames of directories                   look.c        paths that a waiting call names
 //   rights.c      what a process may do with files         held.c        children that hold up pid 1
 // The way out:
