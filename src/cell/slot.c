@@ -196,7 +196,7 @@ static int take_spare(const struct cell *c, struct err *e)
 }
 
 // Locked as long as it waits with us: a new nursery sweeps the layers of slots that are gone.
-static int make_layer(struct cell *c, struct err *e)
+int slot_make_layer(struct cell *c, struct err *e)
 {
 	static const char *const parts[] = {"ws", "home", "root", "work", "work/home", "work/ws"};
 	uint32_t uid, gid;
@@ -359,7 +359,7 @@ static int set_up(struct cell *c, int control, struct err *e)
 	if (!c->control)
 		return -1;
 	c->control->control = c->control->greeted = true;
-	if (c->fresh_layer && c->mold.chan.fd < 0 && make_layer(c, e))
+	if (c->fresh_layer && c->mold.chan.fd < 0 && slot_make_layer(c, e))
 		return -1;
 	return control_bind(c, e) || open_cgroup(c, e) || start_inside(c, e) || slot_watch(c, e) ? -1 : 0;
 }

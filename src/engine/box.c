@@ -91,6 +91,8 @@ void box_drop(struct box *b)
 {
 	struct err e;
 	list_unlink(&b->g->boxes, b, next);
+	if (b->g->backend->ops->forsake)
+		b->g->backend->ops->forsake(b->g->backend, b->row.id);
 	box_tell(b, true);
 	err_set(&e, ERR_NOT_FOUND, "sandbox %s was removed", b->row.id);
 	while (b->queue) {

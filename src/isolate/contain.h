@@ -47,5 +47,7 @@ int contain_clean(const struct contain *c, struct err *e) MUST_USE; // a mold: w
 int contain_build(struct contain *c, const struct cell_spec *s, const int *trees, int n_trees, struct err *e) MUST_USE;
 int contain_lock(struct contain *c, const struct cell_spec *s, bool supervised, struct isolation *out, int *out_listener,
 		 struct err *e) MUST_USE;
+// The host's system files belong to nobody whom the cell knows: to change one it has to be made the cell's own (cell/owned.h).
+bool contain_owns(const struct userns_host *ids, const struct cell_spec *s);
 // One source as a detached mount, from outside; namespaces that map its owners, -1 rootless.
 int contain_open_source(const struct source *src, int plain_ns, int owner_ns, struct err *e) MUST_USE;
