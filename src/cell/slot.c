@@ -388,7 +388,7 @@ static void take_mold(struct cell *c, const struct mold *m)
 
 void slot_blank(struct cell *c, const struct nursery *n, enum profile profile)
 {
-	*c = (struct cell){.nursery = n, .profile = profile, .seat.lock = -1, .fresh_lock = -1, .sandbox_dir = -1, .out_dir = -1,
+	*c = (struct cell){.nursery = n, .profile = profile, .seat.lock = -1, .fresh_lock = -1, .sandbox_dir = -1, .out_dir = -1, .root = -1,
 			   .listen.fd = -1, .plain_ns = -1, .owner_ns = -1, .notify.fd = -1, .walk.fd = -1, .unnamed.fd = -1,
 			   .init_pidfd = -1, .init.fd = -1, .back = -1, .mold = MOLD_NONE, .ahead = AHEAD_NONE, .net = NET_SOCKETS_NONE, .secrets = -1};
 }

@@ -117,6 +117,22 @@ def test_sees_the_files_of_today(home, skep):
     assert len(set(seen)) < len(seen), "no mold was used again: the test shows nothing"
 
 
+def test_a_live_cell_sees_the_files_of_today(home, skep):
+    """Before a command starts, at most once a second (src/cell/refresh.h)."""
+    with open(f"{home.dir}/f", "w", encoding="ascii") as f:
+        f.write("old\n")
+    sid = skep("new").ok().line
+    assert skep("exec", sid, "--", "cat", "f").ok().line == "old"
+    assert skep("exec", sid, "--", "ls", "new").rc != 0
+    with open(f"{home.dir}/.next", "w", encoding="ascii") as f:
+        f.write("new\n")
+    os.rename(f"{home.dir}/.next", f"{home.dir}/f")
+    with open(f"{home.dir}/new", "w", encoding="ascii"):
+        pass
+    wait_for(lambda: skep("exec", sid, "--", "cat", "f", "new").out == "new\n", 20, 0.3, "the cell to see what the host made")
+    skep("rm", "--force", sid).ok()
+
+
 def test_carries_nothing_over(home, skep):
     leave = "echo t > /tmp/left; mkdir -p /tmp/d/e/f; ln -s / /tmp/d/l; chmod 0 /tmp/d/e; mkfifo /dev/shm/p; echo s > /dev/shm/left; ipcmk -M 4096 -p 0666 >/dev/null; ipcmk -Q >/dev/null; (sleep 60 &) ; " + NS
     look = f"ls -A /tmp /dev/shm; ipcs -m -q | grep -c 0x; ls -d /proc/[0-9]* | wc -l; hostname; cat /etc/machine-id; {NS}"
