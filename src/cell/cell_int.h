@@ -125,6 +125,8 @@ struct cell {
 	struct client *clients;
 	struct sx *execs; // newest first
 	uint32_t n_execs, last_number;
+	uint64_t refreshed_ms; // refresh.c
+	int root;	       // of its file tree, as soon as a second command is likely; -1
 	struct journal journal;
 	int sandbox_dir, out_dir;
 	struct cgroup cgroup;

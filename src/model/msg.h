@@ -86,7 +86,7 @@ enum msg_type {
 	M_CLONE,   // to a mold: stream 1: its sockets are known; + fd: the channel of the process to clone -> M_OK u32 pid, + fd: pidfd | M_ERR
 	M_SCRATCH, // from a mold, before its answer: + fd: the tmpfs its cells have in turn
 	M_CLEAN,   // to a mold: its last cell left something in its scratch space -> M_OK | M_ERR
-	M_FIT,	   // to a mold: has anything moved in its network? -> M_OK | M_ERR
+	M_FIT,	   // to a mold: is its network as it was made? What its overlays remember of the files below is dropped -> M_OK | M_ERR
 	M_WALK,	   // u8 first in this cell: what is older than it is no news: look what changed, beside the work -> M_CHANGES with id 1
 	M_USAGE,   // u64 memory limit (0 = only look), u64 bytes in files without a name -> M_USAGE u64 bytes used, u32 pid of the process killed for it or 0, u32 processes and threads
 	M_MOVABLE, // id; str name, u8 enum move_verb, u8 as somebody else: u32 uid, u32 gid, u64 capabilities, u32 n, n x u32 groups; + fd: its directory:
@@ -135,6 +135,8 @@ enum msg_type {
 	M_LINE,	   // -> M_OK + fd: channel C | M_ERR
 	// C: client -> cell
 	M_SEEN,	   // of who has a line: stream 1 or 2: u64 offset: what is before it has come. 0: the client goes and does not come back
+	// I
+	M_ROOT,	   // asked empty -> the same + fd: the cell's root directory, O_PATH
 };
 
 // GATE_WIDE4 and 6 listen only while the policy has ranges that allow: whoever has the policy knows.
