@@ -17,6 +17,7 @@
 
 #define REDIRECTS 5
 #define TRIES 5 // without a byte in between
+#define TRIES_FIRST 2 // where the host has not answered yet: its name may be wrong
 #define RETRY_MS 300
 #define RETRY_MAX_MS 30000
 #define CONNECT_S 20
@@ -55,6 +56,7 @@ struct pull_session {
 	size_t ca_n;
 	char *login;	   // the Authorization header for the registry; NULL = none yet
 	unsigned n_logins; // counts up with each new one
+	bool answered;	   // somebody did
 };
 
 // --- setting up ---
@@ -308,7 +310,7 @@ static int run_again_later(struct transfer_run *r, struct err *e)
 	uint64_t wait = (uint64_t)RETRY_MS << r->tries;
 	if (r->moved)
 		r->tries = 0;
-	if (++r->tries >= TRIES)
+	if (++r->tries >= (r->s->answered ? TRIES : TRIES_FIRST))
 		return -1;
 	if (r->retry_after_ms > wait)
 		wait = r->retry_after_ms < RETRY_MAX_MS ? r->retry_after_ms : RETRY_MAX_MS;
@@ -438,6 +440,7 @@ static int run_finished(struct transfer_run *r, CURLM *multi, CURLcode code, str
 			return -1;
 		return run_from_registry(r, e);
 	}
+	r->s->answered = true;
 	return run_answered(r, status, e);
 }
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Registries on loopback: Debian's docker-registry as it is, and one of a few lines that misbehaves on request."""
 import base64
+import ctypes
 import gzip
 import hashlib
 import http.client
@@ -93,6 +94,15 @@ def free_port():
         return s.getsockname()[1]
 
 
+def bcrypt(password):
+    """As docker-registry wants it, by the C library."""
+    crypt = ctypes.CDLL("libcrypt.so.1").crypt
+    crypt.restype = ctypes.c_char_p
+    hashed = crypt(password.encode(), b"$2y$04$" + b"abcdefghijklmnopqrstuu")
+    assert hashed and hashed.startswith(b"$2y$"), "libcrypt knows no bcrypt"
+    return hashed.decode()
+
+
 class Registry:
     """docker-registry in a directory of its own."""
 
@@ -103,8 +113,7 @@ class Registry:
     def config(self):
         c = f"version: 0.1\nlog: {{level: error}}\nstorage: {{filesystem: {{rootdirectory: {self.top}/data}}}}\nhttp: {{addr: '127.0.0.1:{self.port}'}}\n"
         if self.login:
-            import crypt
-            line = f"{self.login[0]}:{crypt.crypt(self.login[1], crypt.mksalt(crypt.METHOD_BLOWFISH, rounds=16)).replace('$2b$', '$2y$')}\n"
+            line = f"{self.login[0]}:{bcrypt(self.login[1])}\n"
             with open(f"{self.top}/htpasswd", "w", encoding="ascii") as f:
                 f.write(line)
             c += f"auth: {{htpasswd: {{realm: test, path: {self.top}/htpasswd}}}}\n"
