@@ -231,7 +231,7 @@ class Tokens:
         h.reply(200, json.dumps({"token": self.make([{"type": kind, "name": name, "actions": actions.split(",")}])}).encode())
 
 
-def serve(answer):
+def serve(answer, tls=None):
     """A threaded HTTP server on a free port; answer(handler) for every GET."""
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -257,6 +257,8 @@ def serve(answer):
             pass  # clients that go away are part of the tests
 
     s = Server(("127.0.0.1", 0), Handler)
+    if tls:
+        s.socket = tls.wrap_socket(s.socket, server_side=True, do_handshake_on_connect=False)
     threading.Thread(target=s.serve_forever, args=(0.05,), daemon=True).start()
     return s
 
@@ -264,12 +266,12 @@ def serve(answer):
 class Fake:
     """A registry in memory, for what a real one never does. before(handler, kind, digest or tag): True = it has answered."""
 
-    def __init__(self, images, before=None):
+    def __init__(self, images, before=None, tls=None):
         self.images, self.before = images, before  # {name: {tag: (bytes, type)}} and blobs
         self.blobs, self.manifests, self.seen = {}, {}, []
         for (name, tag), image in images.items():
             self.add(name, tag, image)
-        self.server = serve(self.answer)
+        self.server = serve(self.answer, tls)
         self.host = f"localhost:{self.server.server_port}"
 
     def add(self, name, tag, image):
@@ -315,8 +317,8 @@ class Fake:
 
 
 @contextmanager
-def fake(images, before=None):
-    f = Fake(images, before)
+def fake(images, before=None, tls=None):
+    f = Fake(images, before, tls)
     try:
         yield f
     finally:
