@@ -134,6 +134,14 @@ int api_raw(struct api *a, const char *path, const char *body, struct http_reply
 	return call(a, &rq, out, e);
 }
 
+int api_lines(struct api *a, const char *path, const char *body, void (*on_piece)(void *ctx, struct buf *body), void *ctx, struct err *e)
+{
+	auto_http_reply struct http_reply r = {0};
+	struct http_request rq = {.method = "POST", .path = path, .body = body, .body_len = strlen(body), .on_piece = on_piece, .ctx = ctx};
+	a->http.on_wait = NULL; // the answer's own lines say what is going on
+	return call(a, &rq, &r, e);
+}
+
 int api_bytes(struct api *a, const char *path, struct http_reply *out, struct err *e)
 {
 	return call_simple(a, "GET", path, NULL, out, e);

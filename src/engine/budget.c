@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The disk budget. What can be made again makes room, least recently used first; what somebody uses, or has written, never
 // does: then a new sandbox is refused instead.
+#include "engine/pull_int.h"
 #include "engine/snap_int.h"
 
 #include "base/log.h"
@@ -83,7 +84,7 @@ uint64_t budget_used(struct engine *g)
 			sum += d->row.bytes;
 	if (store_images(g->store, add_image, &sum, &e))
 		log_line(LOG_WARN, "%s", e.msg);
-	return sum;
+	return sum + pulls_bytes(g);
 }
 
 static struct derived *least_used(struct engine *g)
@@ -138,6 +139,7 @@ int budget_check(struct engine *g, struct err *e)
 {
 	if (!g->budget || budget_used(g) < g->budget)
 		return 0;
+	pulls_evict(g);
 	struct derived **list = budget_victims(g, g->budget - 1);
 	evict(g, list);
 	free(list);

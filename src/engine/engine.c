@@ -3,6 +3,7 @@
 #include "engine/review_int.h"
 #include "engine/child.h"
 #include "engine/net_int.h"
+#include "engine/pull_int.h"
 
 #include "base/clock.h"
 #include "base/fs.h"
@@ -31,6 +32,7 @@ static int open_dirs(struct engine *g, struct err *e)
 	return open_dir(g, "layers", &g->layers, e) ||
 			       open_dir(g, "journals", &g->journals, e) || open_dir(g, "images", &g->images, e) ||
 			       fs_mkdirs(g->home_fd, "trees", 0700, e) || fs_mkdirs(g->home_fd, "repos", 0700, e) ||
+			       fs_mkdirs(g->home_fd, "pulls", 0700, e) ||
 			       open_dir(g, "run/cells", &g->cells, e)
 		       ? -1
 		       : 0;
@@ -94,6 +96,7 @@ struct engine *engine_new(const struct engine_config *cfg, struct err *e)
 		engine_free(g);
 		return NULL;
 	}
+	pulls_measure(g);
 	return g;
 }
 
@@ -123,6 +126,7 @@ void engine_free(struct engine *g)
 	made_free(g);
 	setup_free(g);
 	base_free(g);
+	pulls_free(g);
 	secrets_free(g);
 	trust_free(g);
 	caches_forget(g);

@@ -118,6 +118,7 @@ struct box {
 #define LENT_MAX 128 // with the backend
 
 struct import;
+struct pull;
 struct engine {
 	char *skep_home, *home, *home2, *owner, *image_program;
 	struct source_rules rules;
@@ -128,6 +129,8 @@ struct engine {
 	int home_fd, sandboxes, layers, journals, images, cells; // directories
 	struct box *boxes; // newest first
 	struct import *imports;
+	struct pull *pulls; // pull.c
+	uint64_t pulls_kept; // bytes of those that wait to be continued
 	struct timer checkpoint, commit, blank, expiry, size, sync;
 	struct seal *seal; // NULL until something was sealed
 	struct secret_row *secrets;

@@ -6,6 +6,7 @@
 #include "engine/heritage_int.h"
 #include "engine/image_int.h"
 #include "engine/net_int.h"
+#include "engine/pull_int.h"
 #include "engine/snap_int.h"
 
 #include "base/clock.h"
@@ -139,6 +140,27 @@ static void look_image(struct gc *c, const char *name)
 		return;
 	auto_free char *path = xasprintf("images/%s", name);
 	add(c, HOW_TREE, path, str_has_suffix(name, ".partial") ? "an import that did not end" : "no image with this id");
+}
+
+static void look_pulls(struct gc *c, bool dry_run)
+{
+	int fd = openat(c->g->home_fd, "pulls", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+	char **names = NULL;
+	struct dirent *ent;
+	while (d && (ent = readdir(d)))
+		if (strcmp(ent->d_name, ".") && strcmp(ent->d_name, ".."))
+			strv_add(&names, ent->d_name);
+	if (d)
+		closedir(d);
+	for (char **n = names; n && *n; n++) {
+		auto_free char *path = NULL;
+		const char *why = pulls_forgotten(c->g, *n, dry_run, &path);
+		if (why)
+			add(c, HOW_TREE, path, why);
+	}
+	strv_free(names);
+	pulls_measure(c->g);
 }
 
 static void look_socket(struct gc *c, const char *name)
@@ -373,6 +395,7 @@ void engine_gc(struct engine *g, bool dry_run, struct gc_done d)
 	each_name(g->journals, c, look_journal);
 	look_dir(c, "trees");
 	look_dir(c, "repos");
+	look_pulls(c, dry_run);
 	for (struct box *b = g->boxes; b && !dry_run; b = b->next)
 		b->expired = false; // those that were kept may be clean by now
 	expiry_arm(g);

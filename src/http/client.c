@@ -112,7 +112,7 @@ static int read_head(struct http_client *c, struct http_reply *out, struct err *
 	}
 }
 
-static int read_chunked(struct http_client *c, struct buf *body, struct err *e)
+static int read_chunked(struct http_client *c, const struct http_request *rq, int status, struct buf *body, struct err *e)
 {
 	struct http_chunks ch = {0};
 	for (;;) {
@@ -120,6 +120,8 @@ static int read_chunked(struct http_client *c, struct buf *body, struct err *e)
 		if (n < 0)
 			return -1;
 		buf_cut(&c->in, (size_t)n);
+		if (rq->on_piece && status < 300)
+			rq->on_piece(rq->ctx, body);
 		if (ch.state == CHUNK_DONE)
 			return 0;
 		if (fill(c, e))
@@ -142,7 +144,7 @@ static int read_counted(struct http_client *c, uint64_t left, struct buf *body, 
 	return 0;
 }
 
-static int read_reply(struct http_client *c, struct http_reply *out, struct err *e)
+static int read_reply(struct http_client *c, const struct http_request *rq, struct http_reply *out, struct err *e)
 {
 	if (read_head(c, out, e))
 		return -1;
@@ -150,7 +152,7 @@ static int read_reply(struct http_client *c, struct http_reply *out, struct err 
 	if (h->status == 204 || h->status == 304)
 		return 0;
 	if (h->chunked)
-		return read_chunked(c, &out->body, e);
+		return read_chunked(c, rq, h->status, &out->body, e);
 	if (!h->has_length)
 		return err_set(e, ERR_INVALID, "malformed HTTP answer: no length");
 	if (h->length > out->body.max)
@@ -174,7 +176,7 @@ int http_call(struct http_client *c, const struct http_request *rq, struct http_
 	out->raw.max = HTTP_HEAD_MAX;
 	out->body.max = rq->reply_max ? rq->reply_max : HTTP_BODY_MAX;
 	buf_clear(&out->body);
-	bool ok = !send_all(c, &b, e) && !read_reply(c, out, e);
+	bool ok = !send_all(c, &b, e) && !read_reply(c, rq, out, e);
 	if (!ok || out->head.close)
 		close_fd(&c->fd);
 	return ok ? 0 : -1;

@@ -69,6 +69,9 @@ static const char *const steps[] = {
 	"CREATE TABLE notes(kind TEXT, key TEXT, text TEXT NOT NULL, PRIMARY KEY(kind, key)) WITHOUT ROWID;",
 
 	"ALTER TABLE nets ADD COLUMN headers BLOB;",
+
+	"ALTER TABLE images ADD COLUMN digest TEXT;"
+	"ALTER TABLE images ADD COLUMN config TEXT;",
 };
 #define SCHEMA_VERSION ((int)countof(steps))
 
@@ -104,7 +107,7 @@ static const char *const sql[] = {
 	[Q_EXECS_ALL] = "SELECT " EXEC_COLUMNS " FROM execs ORDER BY ord DESC",
 	[Q_EXEC_TRIM] = "DELETE FROM execs WHERE sandbox=?1 AND running=0 AND ord NOT IN "
 			"(SELECT ord FROM execs WHERE sandbox=?1 ORDER BY ord DESC LIMIT ?2)",
-	[Q_IMAGE_ADD] = "INSERT INTO images VALUES(?,?,?,?,?,?)",
+	[Q_IMAGE_ADD] = "INSERT INTO images VALUES(?,?,?,?,?,?,?,?)",
 	[Q_IMAGE_DROP] = "DELETE FROM images WHERE id=?",
 	[Q_IMAGES] = "SELECT * FROM images ORDER BY created DESC, id",
 	[Q_GONE_ADD] = "INSERT OR REPLACE INTO gone VALUES(?,?,?,?)",
