@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Boxes: found by id, prefix or name; their rows written, together with others; one task at a time.
 #include "engine/base_int.h"
+#include "engine/volume_int.h"
 #include "engine/net_int.h"
 
 #include "base/clock.h"
@@ -176,6 +177,8 @@ void box_move(struct box *b, enum state to, const char *reason)
 	if (from != to)
 		record_state(b, from);
 	box_save(b);
+	if (from != to)
+		volumes_moved(b);
 	if (from != to)
 		box_tell(b, false);
 }
