@@ -284,6 +284,6 @@ void encode_snapshot(struct jsonw *w, const struct snapshot *n)
 	jw_key(w, "covered");
 	jw_raw(w, "[\"workspace\",\"home\",\"root\",\"environment\",\"image\"]");
 	jw_key(w, "not_covered");
-	jw_raw(w, "[\"memory\",\"/tmp\",\"/dev/shm\",\"sockets\"]");
+	jw_raw(w, "[\"memory\",\"/tmp\",\"/dev/shm\",\"sockets\",\"volumes\"]");
 	jw_close(w, '}');
 }

@@ -92,6 +92,7 @@ void box_drop(struct box *b)
 {
 	struct err e;
 	list_unlink(&b->g->boxes, b, next);
+	volumes_moved(b);
 	box_tell(b, true);
 	err_set(&e, ERR_NOT_FOUND, "sandbox %s was removed", b->row.id);
 	while (b->queue) {
