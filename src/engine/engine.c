@@ -4,6 +4,8 @@
 #include "engine/child.h"
 #include "engine/net_int.h"
 #include "engine/pull_int.h"
+#include "engine/vault_int.h"
+#include "engine/volume_int.h"
 
 #include "base/clock.h"
 #include "base/fs.h"
@@ -71,7 +73,7 @@ static int load_all(struct engine *g, struct err *e)
 {
 	return store_sandboxes(g->store, load, g, e) || sizes_load(g, e) || snaps_load(g, e) || derived_load(g, e) ||
 			       store_nets(g->store, load_net, g, e) || store_projects(g->store, load_project, g, e) || secrets_load(g, e) ||
-			       trust_load(g, e) || tokens_load(g, e)
+			       trust_load(g, e) || tokens_load(g, e) || volumes_load(g, e) || vault_load(g, e)
 		       ? -1
 		       : 0;
 }
@@ -131,6 +133,8 @@ void engine_free(struct engine *g)
 	trust_free(g);
 	caches_forget(g);
 	tokens_free(g);
+	volumes_free(g);
+	vault_free(g);
 	for (size_t i = 0; i < countof(fds); i++)
 		close_fd(fds[i]);
 	tools_cache_free(g->tools);

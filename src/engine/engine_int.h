@@ -14,7 +14,8 @@
 //   snap_int.h stacks of layers: layers.c seal.c snapshot.c fork.c step.c derived.c sizes.c budget.c
 //   review_int.h review: review.c review_words.c export.c; heritage_int.h  what forks inherit of it
 //   base_int.h what it stands on: base.c made.c setup.c pin.c
-//   net_int.h what it may reach: policy.c net_request.c header.c net.c secret.c project.c trust.c ca.c ask.c
+//   volume_int.h directories beside them: volume.c
+//   net_int.h what it may reach: policy.c net_request.c header.c net.c secret.c vault.c project.c trust.c ca.c ask.c
 #pragma once
 #include "base/loop.h"
 #include "engine/access.h"
@@ -137,6 +138,8 @@ struct engine {
 	size_t n_secrets;
 	struct trust_row *trusts;
 	size_t n_trusts;
+	struct volumes *volumes; // volume.c
+	struct vault *vault;	 // vault.c
 	struct token_row *tokens; // token.c
 	size_t n_tokens;
 	char **answers; // rules

@@ -215,6 +215,21 @@ static void look_dir(struct gc *c, const char *dir)
 		closedir(d);
 }
 
+// A volume never goes by itself: only what is left of one that was removed.
+static void look_volumes(struct gc *c)
+{
+	int fd = openat(c->g->home_fd, "volumes", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+	struct dirent *ent;
+	while (d && (ent = readdir(d))) {
+		auto_free char *path = xasprintf("volumes/%s", ent->d_name);
+		if (str_has_prefix(ent->d_name, ".gone-"))
+			add(c, HOW_TREE, path, "its volume was removed");
+	}
+	if (d)
+		closedir(d);
+}
+
 static void look_snapshots(struct gc *c)
 {
 	struct err e;
@@ -396,6 +411,7 @@ void engine_gc(struct engine *g, bool dry_run, struct gc_done d)
 	look_dir(c, "trees");
 	look_dir(c, "repos");
 	look_pulls(c, dry_run);
+	look_volumes(c);
 	for (struct box *b = g->boxes; b && !dry_run; b = b->next)
 		b->expired = false; // those that were kept may be clean by now
 	expiry_arm(g);

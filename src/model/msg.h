@@ -137,6 +137,8 @@ enum msg_type {
 	M_SEEN,	   // of who has a line: stream 1 or 2: u64 offset: what is before it has come. 0: the client goes and does not come back
 	// I
 	M_ROOT,	   // asked empty -> the same + fd: the cell's root directory, O_PATH
+	// N: skepd -> nursery
+	M_VOLUME,  // volume_op (model/volume.h); + fd of the bytes that are put -> M_OK + fd of the answer | M_ERR
 };
 
 // GATE_WIDE4 and 6 listen only while the policy has ranges that allow: whoever has the policy knows.

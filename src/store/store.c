@@ -72,6 +72,8 @@ static const char *const steps[] = {
 
 	"ALTER TABLE images ADD COLUMN digest TEXT;"
 	"ALTER TABLE images ADD COLUMN config TEXT;",
+	"CREATE TABLE volumes(id TEXT PRIMARY KEY, name TEXT NOT NULL, owner TEXT NOT NULL, created INTEGER) WITHOUT ROWID;"
+	"CREATE UNIQUE INDEX volume_names ON volumes(owner, name);",
 };
 #define SCHEMA_VERSION ((int)countof(steps))
 
@@ -150,6 +152,9 @@ static const char *const sql[] = {
 	[Q_NOTE_SET] = "INSERT OR REPLACE INTO notes VALUES(?,?,?)",
 	[Q_NOTE_DROP] = "DELETE FROM notes WHERE kind=? AND key=?",
 	[Q_NOTES] = "SELECT key,text FROM notes WHERE kind=? ORDER BY key",
+	[Q_VOLUME_ADD] = "INSERT INTO volumes VALUES(?,?,?,?)",
+	[Q_VOLUME_DROP] = "DELETE FROM volumes WHERE id=?",
+	[Q_VOLUMES] = "SELECT * FROM volumes ORDER BY created, id",
 };
 static_assert(countof(sql) == QUERIES, "a text per query");
 
