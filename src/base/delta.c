@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #define MAGIC "SKEPDLT1"
-#define KINDS "fldoxhsguc"
+#define KINDS "fldoxhsgurc"
 
 bool delta_path_ok(const char *path)
 {

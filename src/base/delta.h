@@ -13,6 +13,8 @@
 //     's' socket, FIFO or device: never reaches the host
 //     'g' git's own data: never reaches the host
 //     'u' what can not be read
+//     'r' work that is no file of the workspace: a ref, stash or commit (DELTA_WORK_GIT and its name), a file of the home directory
+//         (DELTA_WORK_HOME and its path): named, never reaches the host this way
 //     'c' not a change: what must be at the path now for the next entry to be written: u8 kind ('f', 'l', 'x'),
 //         32 bytes SHA-256 of the content or target (zero for 'x'); its flag is the file's
 //
@@ -22,6 +24,8 @@
 
 #define DELTA_PATH 4096
 #define DELTA_CHUNK (128u << 10)
+#define DELTA_WORK_GIT ".git/" // names of an 'r' begin so: no file of a workspace that is told has such a path
+#define DELTA_WORK_HOME ".git/~/"
 
 struct delta_out {
 	int fd;
@@ -30,7 +34,7 @@ struct delta_out {
 
 void delta_out_init(struct delta_out *o, int fd); // puts the magic
 void delta_out_done(struct delta_out *o);
-int delta_put(struct delta_out *o, char kind, bool exec, const char *path, struct err *e) MUST_USE; // d o x s g u
+int delta_put(struct delta_out *o, char kind, bool exec, const char *path, struct err *e) MUST_USE; // d o x s g u r
 int delta_put_link(struct delta_out *o, const char *path, const char *target, struct err *e) MUST_USE;
 int delta_put_huge(struct delta_out *o, const char *path, bool exec, uint64_t size, struct err *e) MUST_USE;
 int delta_put_bytes(struct delta_out *o, const char *path, bool exec, const void *p, size_t n, struct err *e) MUST_USE;

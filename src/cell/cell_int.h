@@ -35,6 +35,7 @@
 #include "cell/output.h"
 #include "cell/seat.h"
 #include "journal/journal.h"
+#include "model/pending.h"
 #include "model/spec.h"
 
 enum cell_stage { CELL_WAITING, CELL_BUILDING, CELL_UP, CELL_ENDING, CELL_GONE, CELL_OVER };
@@ -134,6 +135,7 @@ struct cell {
 	char *ending_layer; // what the layer is called while it goes
 	uint32_t pending;
 	char **changed;
+	struct changes_sum sum;
 	char *gone_reason;
 	uint32_t spec_request, pause_request;
 	// watchdog

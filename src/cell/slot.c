@@ -128,7 +128,8 @@ _Noreturn void slot_serve(struct contain *c, struct chan *ch)
 	isolation_write(&ready, &iso);
 	struct init_opts opts = {
 		.channel = ch, .uid = c->uid, .gid = c->gid, .profile = c->profile, .ws_path = s.ws_path,
-		.changes = {c->layer, c->base, c->lowers, c->n_lowers, (int)s.n_base_lowers, s.hide},
+		.changes = {.layer = c->layer, .base = c->base, .lowers = c->lowers, .n_lowers = c->n_lowers,
+			    .n_base_lowers = (int)s.n_base_lowers, .homes = c->homes, .hide = s.hide},
 		.ends_with_exec = s.ends_with_exec && s.has_exec, .score = c->score, .sudo = sudo,
 		.cpus_milli = supervised ? s.limits.cpus_milli : 0,
 	};

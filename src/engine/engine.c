@@ -35,6 +35,7 @@ static int open_dirs(struct engine *g, struct err *e)
 			       open_dir(g, "journals", &g->journals, e) || open_dir(g, "images", &g->images, e) ||
 			       fs_mkdirs(g->home_fd, "trees", 0700, e) || fs_mkdirs(g->home_fd, "repos", 0700, e) ||
 			       fs_mkdirs(g->home_fd, "pulls", 0700, e) ||
+			       fs_mkdirs(g->home_fd, "snapshots", 0700, e) ||
 			       open_dir(g, "run/cells", &g->cells, e)
 		       ? -1
 		       : 0;
@@ -94,10 +95,16 @@ struct engine *engine_new(const struct engine_config *cfg, struct err *e)
 	g->started = clock_unix_ms();
 	g->home_fd = g->sandboxes = g->layers = g->journals = g->images = g->cells = -1;
 	g->has_bash = !access("/bin/bash", X_OK);
-	if (open_dirs(g, e) || load_all(g, e)) {
+	if (open_dirs(g, e)) {
 		engine_free(g);
 		return NULL;
 	}
+	keep_restore(g);
+	if (load_all(g, e)) {
+		engine_free(g);
+		return NULL;
+	}
+	keep_loaded(g);
 	pulls_measure(g);
 	return g;
 }
@@ -109,6 +116,9 @@ void engine_free(struct engine *g)
 	timer_clear(g->loop, &g->commit);
 	timer_clear(g->loop, &g->expiry);
 	engine_flush(g);
+	while (g->store && keep_write(g)) // all of them
+		;
+	timer_clear(g->loop, &g->backup);
 	blank_done(g);
 	sync_free(g);
 	while (g->boxes) {

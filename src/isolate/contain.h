@@ -35,6 +35,7 @@ struct contain {
 	int scratch; // a mold's: what /tmp, /run and /dev/shm are parts of
 	int layer, base; // directories kept open for change walks; base -1 when empty
 	int lowers[LIMIT_LAYERS]; // the workspace parts of sealed layers, for the same; -1: it has none
+	int homes[LIMIT_LAYERS];  // their home parts, of those that are not the base's; else -1
 	int n_lowers;
 	uint32_t uid, gid; // inside
 	int score; // pid 1's own place in the order of the OOM killer, open after lock

@@ -75,7 +75,7 @@ enum msg_type {
 	M_EXIT,	   // exec_result; I: stream 1: the cell ends with it, M_CHANGES follows; u32 wait status, or u32 -1 and u32 errno, str what
 	M_CHANGES, // I: u32 count, strv as for C, u32 files changed since the walk before beyond those told, u32 n, n x (u8 kind, u8 as
 		   // the base again, u8 executable, str path, bytes SHA-256 before, after; empty: none). C, after M_EXIT where the cell ends with it: u32 count or
-		   // CHANGES_UNKNOWN, strv "A path" | "M path" | "D path"
+		   // CHANGES_UNKNOWN, strv "A path" | "M path" | "D path". Then, from newer ones, bytes changes_sum (model/pending.h)
 	M_DONE,	   // C, last: u8 sandbox removed
 
 	// I: skep-cell -> init

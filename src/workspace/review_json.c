@@ -169,13 +169,11 @@ static void discarded_json(const struct review *r, struct jsonw *w)
 	jw_open(w, '[');
 	for (size_t i = 0; i < r->copy.n; i++) {
 		const struct copy_entry *en = &r->copy.v[i];
-		if (!strchr("gsu", en->kind))
+		if (!strchr("gsur", en->kind))
 			continue;
 		jw_open(w, '{');
-		jw_kstr(w, "path", en->path);
-		jw_kstr(w, "why", en->kind == 'g'   ? "git's own data never leaves the sandbox this way"
-				  : en->kind == 's' ? "neither file, directory nor link"
-						    : "it can not be read");
+		jw_kstr(w, "path", review_copy_left_name(en));
+		jw_kstr(w, "why", review_copy_left_why(en));
 		jw_close(w, '}');
 	}
 	jw_close(w, ']');
