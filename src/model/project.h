@@ -93,6 +93,8 @@ struct config {
 	char **listen, **public_urls; // where skepd listens on TCP from its start; NULL = nowhere
 	bool has_budget;
 	uint64_t budget; // bytes that layers, images and caches may take; 0 = not limited
+	// What one review may take: bytes of contents, seconds, and bytes of disk that it leaves free. 0 = as built in
+	uint64_t review_bytes, review_seconds, review_free;
 };
 int config_parse(const char *p, size_t n, struct config *out, struct err *e) MUST_USE;
 void config_done(struct config *c);
