@@ -80,8 +80,7 @@ static int decode(const json_t *o, struct review_want *w, struct err *e)
 // Nobody waits for it any more: the work ends, too.
 static void on_review_gone(struct request *r)
 {
-	if (r->review)
-		engine_review_cancel(r->engine, r->review);
+	engine_review_cancel(r->engine, r->review);
 }
 
 static void answer(void *ctx, const struct err *e, const struct buf *out)
@@ -121,11 +120,11 @@ static void review(struct request *r, enum review_verb verb)
 	}
 	bool json = w.branch || (verb != REVIEW_EXPORT && !(w.format && strcmp(w.format, "json")));
 	r->type = w.bundle ? "application/octet-stream" : json ? "application/x-ndjson" : "text/x-diff";
-	r->on_gone = on_review_gone;
-	r->review = 0; // it may be answered inside the call
 	uint64_t number = engine_review(r->engine, r->parts[0], &w, (struct review_done){answer, r});
-	if (number && !r->status)
-		r->review = number;
+	if (!number)
+		return; // answered
+	r->review = number;
+	r->on_gone = on_review_gone;
 }
 
 void post_diff(struct request *r)

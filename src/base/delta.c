@@ -475,7 +475,7 @@ int delta_ask_read(const void *p, size_t n, struct delta_ask *out, struct err *e
 		out->known = xcalloc(known + 1, sizeof *out->known);
 	for (out->n_known = 0; out->known && out->n_known < known;)
 		out->known[out->n_known++] = get_mark(&w);
-	if (!w.bad && !w.n)
+	if (!w.bad && !w.n && out->n_known == known)
 		return 0;
 	delta_ask_done(out);
 	return err_set(e, ERR_INVALID, "the list of wanted changes is cut");

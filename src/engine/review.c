@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/child.h"
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -70,6 +71,27 @@ static void waits_end(struct engine *g, const char *box)
 	}
 }
 
+static void on_dropped(void *ctx, const struct err *e)
+{
+	(void)ctx;
+	(void)e; // it has ended by itself
+}
+
+// What was begun for a review that ended early: nobody reads it, and its cell would wait for somebody who does.
+static void job_drop(struct review *r)
+{
+	struct box *b = box_by_id(r->g, r->box);
+	if (*r->job && b && b->cell && b->up)
+		b->g->backend->ops->kill(b->cell, r->job, SIGKILL, (struct reply){on_dropped, NULL});
+}
+
+static void job_note(struct review *r, const struct outcome *o)
+{
+	if (!o || !o->exec_id || strlen(o->exec_id) >= sizeof r->job)
+		return;
+	memcpy(r->job, o->exec_id, strlen(o->exec_id) + 1);
+}
+
 // The next one of the same sandbox: one at a time, in the order they came.
 static void finish(struct review *r, const struct err *e)
 {
@@ -77,8 +99,10 @@ static void finish(struct review *r, const struct err *e)
 	char box[ID_SIZE];
 	memcpy(box, r->box, sizeof box);
 	timer_clear(g->loop, &r->late);
-	if (r->cancelled)
+	if (r->cancelled) {
 		e = &r->why;
+		job_drop(r);
+	}
 	if (r->done.fn)
 		r->done.fn(r->done.ctx, e, e ? NULL : &r->out);
 	review_drop(r);
@@ -145,20 +169,6 @@ static int spawn(struct review *r, char *const *argv, const struct buf *in, void
 	return r->child ? 0 : -1;
 }
 
-static void on_dropped(void *ctx, const struct err *e)
-{
-	(void)ctx;
-	(void)e; // it has ended by itself
-}
-
-// A job that nobody will read.
-static void job_drop(struct review *r, const struct outcome *o)
-{
-	struct box *b = box_by_id(r->g, r->box);
-	if (o && o->exec_id && b && b->cell && b->up)
-		b->g->backend->ops->kill(b->cell, o->exec_id, 9, (struct reply){on_dropped, NULL});
-}
-
 // The job reads what skep-review wrote, and puts each content back whose expectation still holds.
 static void on_restore(void *ctx, const struct err *e, const struct outcome *o)
 {
@@ -167,8 +177,7 @@ static void on_restore(void *ctx, const struct err *e, const struct outcome *o)
 	auto_free char *from = review_path(r, "dismiss"), *sock = engine_socket(r->g, r->box), *ticket = o && o->ticket ? xstrdup(o->ticket) : NULL;
 	char a0[] = "skep-review", a1[] = "put", a2[] = "--socket", a4[] = "--ticket", a6[] = "--from";
 	char *argv[] = {a0, a1, a2, sock, a4, ticket, a6, from, NULL};
-	if (r->cancelled)
-		job_drop(r, o);
+	job_note(r, o);
 	if (!e && !r->cancelled && (!ticket || spawn(r, argv, NULL, on_put, &why))) {
 		e = &why;
 		if (!ticket)
@@ -258,8 +267,7 @@ static void on_job(void *ctx, const struct err *e, const struct outcome *o)
 	auto_free char *ticket = o && o->ticket ? xstrdup(o->ticket) : NULL;
 	if (!e && !ticket)
 		e = err_set(&why, ERR_BUG, "a job without a ticket") ? &why : NULL;
-	if (r->cancelled)
-		job_drop(r, o);
+	job_note(r, o);
 	if (e || r->cancelled)
 		finish(r, e);
 	else
@@ -338,9 +346,8 @@ static void on_bundling(void *ctx, const struct err *e, const struct outcome *o)
 		argv[n++] = base, argv[n++] = commit;
 	if (!e && b && !ticket)
 		err_set(&why, ERR_BUG, "an exec without a ticket");
-	if (r->cancelled)
-		job_drop(r, o);
-	else if (!e && (!b || !ticket || spawn(r, argv, NULL, on_exported, &why)))
+	job_note(r, o);
+	if (!r->cancelled && !e && (!b || !ticket || spawn(r, argv, NULL, on_exported, &why)))
 		e = &why;
 	if (e || r->cancelled)
 		finish(r, e);
@@ -498,7 +505,9 @@ uint64_t engine_review(struct engine *g, const char *id, struct review_want *w, 
 	*w = (struct review_want){0};
 	if (!busy)
 		begin(r);
-	return number;
+	for (r = g->reviews; r && r->number != number;)
+		r = r->next;
+	return r ? number : 0;
 }
 
 // --- after a crash ---

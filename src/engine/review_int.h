@@ -36,6 +36,7 @@ struct review {
 	bool all; // a part was asked for, but could not be judged alone
 	bool cancelled; // it ends with why
 	struct err why;
+	char job[ID_SIZE];   // the last exec that was begun for it
 	struct child *child; // what runs for it now, or NULL
 	struct timer late;
 	struct review_limits limits;

@@ -442,6 +442,8 @@ static int collect(struct collector *c, struct delta_in *in)
 static int open_contents(struct collector *c, int shadow)
 {
 	struct stat st;
+	if (fs_mkdirs(shadow, "skep", 0700, c->e))
+		return -1;
 	c->fd = fs_open(shadow, c->fresh ? "skep/d.new" : "skep/d", O_RDWR | O_CREAT | O_NOFOLLOW | (c->fresh ? O_TRUNC : 0), 0600, c->e);
 	if (c->fd < 0 || fstat(c->fd, &st))
 		return c->fd < 0 ? -1 : err_sys(c->e, "open the copy of the changes");
@@ -462,12 +464,10 @@ int review_collect(int shadow, struct delta_in *in, const struct collect_spec *s
 	struct stat st;
 	struct collector c = {.fd = -1, .out = BUF_INIT(4u << 20), .spec = spec, .r = out, .e = e};
 	*out = (struct collect_result){0};
-	if (known) {
-		c.was = known->copy;
-		c.places = known->places;
-		c.n_places = known->n;
-		c.fresh = known->wasteful;
-	}
+	c.was = known->copy;
+	c.places = known->places;
+	c.n_places = known->n;
+	c.fresh = known->wasteful;
 	int rc = open_contents(&c, shadow) || collect(&c, in) ? -1 : 0;
 	if (!rc && c.fresh && renameat(shadow, "skep/d.new", shadow, "skep/d"))
 		rc = err_sys(e, "keep the copy of the changes");

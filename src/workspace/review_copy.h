@@ -56,7 +56,7 @@ void collect_known_open(int shadow, struct collect_known *k); // empty where the
 void collect_known_done(struct collect_known *k);
 
 // shadow: the directory of the shadow repository. Refused entries (git's own data in any spelling, special files) are
-// kept in the list as discarded, without content. known NULL: the copy begins anew.
+// kept in the list as discarded, without content. A collect that fails leaves the last copy.
 int review_collect(int shadow, struct delta_in *in, const struct collect_spec *spec, const struct collect_known *known,
 		   struct collect_result *out, struct err *e) MUST_USE;
 int review_copy_open(int shadow, struct review_copy *out, struct err *e) MUST_USE; // NOT_FOUND before the first collect
