@@ -249,6 +249,8 @@ static void discard_review(struct box *b)
 	bool needed = heritage_needs(b->g, b->row.id);
 	if (needed)
 		heritage_keep(b);
+	if (review_outlives(b))
+		return;
 	for (size_t i = needed ? 1 : 0; i < countof(parts); i++) {
 		auto_free char *dir = xasprintf("journals/%s/%s", b->row.id, parts[i]);
 		if (b->pinning || fs_exists(b->g->home_fd, dir))

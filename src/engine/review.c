@@ -10,9 +10,13 @@
 #include "engine/review_int.h"
 
 #include "base/fs.h"
+#include "base/jsonw.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/child.h"
+#include "engine/heritage_int.h"
+#include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -547,6 +551,8 @@ static void settle(struct review *r, void (*then)(struct review *r))
 	then(r);
 }
 
+static void outlived_recover(struct engine *g);
+
 void review_recover(struct engine *g)
 {
 	for (struct box *b = g->boxes; b; b = b->next) {
@@ -556,6 +562,92 @@ void review_recover(struct engine *g)
 		r->running = true;
 		settle(r, finish_settled);
 	}
+	outlived_recover(g);
+}
+
+// --- an intent log that outlives its sandbox ---
+
+// Removed by force while what an apply left half done could not be settled: its log stays with the journal, named in
+// SKEP_HOME/unsettled, and the next daemons try again.
+#define UNSETTLED "unsettled"
+
+bool review_outlives(struct box *b)
+{
+	struct err e;
+	auto_free char *intent = xasprintf("journals/%s/apply/intent", b->row.id), *mark = xasprintf(UNSETTLED "/%s", b->row.id);
+	if (!fs_exists(b->g->home_fd, intent))
+		return false;
+	if (fs_mkdirs(b->g->home_fd, UNSETTLED, 0700, &e) || fs_replace(b->g->home_fd, mark, "", 0, 0600, &e)) {
+		log_line(LOG_ERROR, "sandbox=%s its half done apply is not noted: %s", b->row.id, e.msg);
+		return false;
+	}
+	log_line(LOG_ERROR, "sandbox=%s was removed with an apply half done: journals/%s/apply is kept until that can be settled", b->row.id, b->row.id);
+	return true;
+}
+
+struct outlived {
+	struct engine *g;
+	char id[ID_SIZE];
+};
+
+static void on_outlived(void *ctx, const struct child_end *end)
+{
+	struct outlived *o = ctx;
+	struct err e;
+	static const char *const parts[] = {"apply", "shadow.git"};
+	auto_json json_t *answer = child_json(end, "skep-review", &e);
+	auto_free char *mark = xasprintf(UNSETTLED "/%s", o->id);
+	if (!answer) {
+		log_line(LOG_ERROR, "sandbox=%s was removed, and its half done apply could not be settled: %s", o->id, e.msg);
+		free(o);
+		return;
+	}
+	log_line(LOG_INFO, "sandbox=%s was removed; its half done apply was %s", o->id, json_str(answer, "recovered"));
+	char **dirs = NULL;
+	for (size_t i = 0; i < countof(parts); i++) {
+		auto_free char *dir = xasprintf("journals/%s/%s", o->id, parts[i]);
+		if (!i || !heritage_needs(o->g, o->id))
+			strv_add(&dirs, dir);
+	}
+	engine_discard(o->g, dirs);
+	strv_free(dirs);
+	unlinkat(o->g->home_fd, mark, 0);
+	free(o);
+}
+
+static void outlived_settle(struct engine *g, const char *id)
+{
+	struct err e;
+	auto_buf struct buf in = BUF_INIT(REQUEST_MAX);
+	auto_free char *shadow = xasprintf("%s/journals/%s/shadow.git", g->skep_home, id), *log = xasprintf("%s/journals/%s/apply", g->skep_home, id);
+	struct jsonw w = {.b = &in};
+	jw_open(&w, '{');
+	jw_kstr(&w, "shadow", shadow);
+	jw_kstr(&w, "log", log);
+	jw_close(&w, '}');
+	struct outlived *o = xcalloc(1, sizeof *o);
+	o->g = g;
+	memcpy(o->id, id, strlen(id) + 1);
+	char a0[] = "skep-review", a1[] = "recover", *argv[] = {a0, a1, NULL};
+	struct child_spec spec = {.program = "skep-review", .argv = argv, .out_max = 1 << 20, .in = &in, .want_err = true};
+	if (child_start(g, &spec, on_outlived, o, &e))
+		return;
+	log_line(LOG_ERROR, "sandbox=%s %s", id, e.msg);
+	free(o);
+}
+
+static void outlived_recover(struct engine *g)
+{
+	int fd = openat(g->home_fd, UNSETTLED, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *ent;
+	while (d && (ent = readdir(d)))
+		if (id_is(ent->d_name) && strlen(ent->d_name) < ID_SIZE)
+			outlived_settle(g, ent->d_name);
+	if (d)
+		closedir(d);
+	else
+		close_fd(&fd);
 }
 
 void review_free(struct engine *g)
