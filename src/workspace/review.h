@@ -65,6 +65,7 @@ struct review {
 	uint8_t p_tree[SHADOW_OID];
 	int root, base_root; // -1: there is none. base_root may be root itself
 	bool gone;	     // there was one
+	bool lost;	     // what the base was is gone with it
 	bool folds;	     // root takes names in other letters for the same
 	struct change **v;   // sorted by review_path_cmp
 	size_t n, cap;

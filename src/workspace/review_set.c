@@ -52,6 +52,8 @@ static int look_host(int root, const char *path, struct side *out, struct buf *b
 static int look_base(struct review *r, struct change *c, const struct side *base_host, struct err *e)
 {
 	struct shadow_entry en;
+	if (r->lost)
+		return err_set(e, ERR_NOT_FOUND, "the base is gone");
 	int found = shadow_lookup(r->shadow, r->p_tree, c->path, &en, e);
 	if (found < 0)
 		return -1;
@@ -238,7 +240,9 @@ static int expand(struct review *r, const char *dir, bool itself, struct err *e)
 {
 	enum side_type now;
 	struct expand x = {.r = r, .e = e};
-	if (shadow_walk(r->shadow, r->p_tree, dir, on_base_file, &x, e) || host_type(r, dir, &now, e))
+	if (!r->lost && shadow_walk(r->shadow, r->p_tree, dir, on_base_file, &x, e) && (e->kind != ERR_NOT_FOUND || r->root >= 0))
+		return -1; // with the repository the list of what was there can be gone
+	if (host_type(r, dir, &now, e))
 		return -1;
 	if (r->base_root != r->root || now != SIDE_DIR)
 		return 0;
@@ -351,6 +355,22 @@ static int open_dir(const char *path, uint64_t dev, uint64_t ino)
 	return take_fd(&fd);
 }
 
+// With the directory of a sandbox its repository may be gone, and with it what the base was. A directory that changes are
+// applied to instead has perhaps the same objects.
+static int open_base(struct review *r, struct err *e)
+{
+	struct err none;
+	if (r->spec.base && r->root >= 0 && r->base_root < 0 && fs_exists(r->root, ".git/objects")) {
+		auto_free char *objects = xasprintf("%s/.git/objects", r->spec.target);
+		if (shadow_borrow(r->shadow, objects, &none))
+			err_set(e, ERR_NOT_FOUND, "%s", none.msg); // then it is lost, as below
+	}
+	if (!shadow_base(r->shadow, r->p_tree, e))
+		return 0;
+	r->lost = e->kind == ERR_NOT_FOUND && (r->root < 0 || r->base_root < 0);
+	return r->lost ? shadow_empty_tree(r->shadow, r->p_tree, e) : -1;
+}
+
 // Where a part was asked for, a deleted file in it may have its new name outside of it, or the other way round: then the
 // part alone would be judged as something else, and all of it is needed.
 static int check_scope(struct review *r, struct err *e)
@@ -391,7 +411,7 @@ int review_open(const struct review_spec *spec, struct review *out, struct err *
 	if (!rc)
 		rc = review_copy_open(shadow_dir(r->shadow), &r->copy, e);
 	if (!rc)
-		rc = shadow_base(r->shadow, r->p_tree, e);
+		rc = open_base(r, e);
 	if (!rc)
 		rc = check_scope(r, e);
 	for (size_t i = 0; !rc && i < r->copy.n; i++)
