@@ -53,6 +53,7 @@ struct task {
 	char ticket[KEY_SIZE];
 	struct sealing *sealing; // a snapshot under way: snap_int.h
 	struct snap *made;	 // by it, or found
+	bool reviewed;		 // a removal: no review goes on, and nothing is left half done
 	bool counting;		 // a removal: a cell was started to count what is pending
 	bool sealed;		 // an exec: its automatic snapshot is made
 	unsigned tries;		 // an exec: how often it found its cell ending
@@ -163,6 +164,9 @@ struct engine {
 	struct derived *derived;
 	struct compaction *compactions;
 	struct review *reviews;	      // review.c
+	struct review_wait *review_waits;
+	struct review_scope *scopes;  // review_words.c: a ring
+	unsigned next_scope;
 	struct making *makings;	      // made.c
 	struct fetch *fetches;	      // base.c
 	struct engine_listener *listeners; // note.c
