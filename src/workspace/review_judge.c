@@ -149,6 +149,8 @@ static void judge_whole(struct change *c, const struct texts *t)
 	}
 	if (c->unseen)
 		hunk_name_whole(h, c->path, "unseen", c->s.sha, 32, &c->s.size, sizeof c->s.size);
+	else if (t->s_n > LINES_MAX && c->s.hashed && (!t->p_n || c->p.objected)) // its hash is known: it is not read once more
+		hunk_name_whole(h, c->path, "hashed", c->p.oid, SHADOW_OID, c->s.sha, sizeof c->s.sha);
 	else
 		hunk_name_whole(h, c->path, tag, t->p, t->p_n, t->s, t->s_n);
 	if (!side_same(&c->h, &c->p)) {

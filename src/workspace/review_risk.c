@@ -11,10 +11,13 @@
 static void read_added(const struct change *c, const struct texts *t, struct risk_text *out)
 {
 	struct lines s;
-	if (c->whole && !c->from)
-		risk_of_text(t->s, t->s_n, out);
+	if (c->whole) {
+		if (!c->from)
+			risk_of_text(t->s, t->s_n, out);
+		return;
+	}
 	lines_init(&s, t->s, t->s_n);
-	for (size_t i = 0; i < c->hunks.n && !c->whole; i++) {
+	for (size_t i = 0; i < c->hunks.n; i++) {
 		size_t n;
 		if (c->hunks.v[i].kind != HUNK_LINES || c->hunks.v[i].state == HUNK_THERE)
 			continue;
