@@ -37,6 +37,7 @@ struct change {
 	bool binary, unseen; // unseen: too long for its content to be kept
 	bool implied;	   // P is the host's own file: it was ignored when the base was pinned, and is older than the sandbox
 	bool in_gone_dir;  // deleted with its directory
+	bool s_is_base;	   // S is the frozen base's own file: no layer has one
 	struct change *from; // renames: the deleted one, which is then hidden
 	bool hidden;
 	unsigned similarity; // per cent
@@ -70,6 +71,8 @@ struct review {
 	struct change **v;   // sorted by review_path_cmp
 	size_t n, cap;
 	size_t host_kept;
+	char **gone_paths; // of files that applies deleted; sorted, owned
+	size_t n_gone_paths;
 	char digest[65];
 	uint64_t ignored; // changes left out
 };
@@ -83,7 +86,7 @@ struct review {
 // Contents of the three sides of a change. Absent ones are empty.
 struct texts {
 	struct shadow_bytes object;
-	struct buf host, base; // owned, when they had to be read
+	struct buf host, base, own; // owned, when they had to be read
 	const char *p, *h, *s;
 	size_t p_n, h_n, s_n;
 };

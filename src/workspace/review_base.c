@@ -13,9 +13,12 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define T0_FILE "skep/t0"
+#define GONE_FILE "skep/gone" // paths, each with a NUL behind it
+#define GONE_MAX (256u << 20)
 
 static int make(const char *shadow, struct err *e)
 {
@@ -109,7 +112,7 @@ static int link_objects(int from, int to, struct err *e)
 
 static int copy_file(int from, int to, const char *name, struct err *e)
 {
-	auto_buf struct buf b = BUF_INIT(1 << 20);
+	auto_buf struct buf b = BUF_INIT(GONE_MAX);
 	if (!fs_exists(from, name) || fs_exists(to, name))
 		return 0;
 	return fs_read(from, name, &b, e) || fs_replace(to, name, b.p, b.n, 0600, e) ? -1 : 0;
@@ -124,7 +127,7 @@ static int say_t0(int to, int64_t t0_ns, struct err *e)
 
 static int take_over(const char *from, int to, int64_t t0_ns, struct err *e)
 {
-	static const char *const files[] = {"objects/info/alternates", PIN_REF, PIN_MANIFEST_REF, T0_FILE};
+	static const char *const files[] = {"objects/info/alternates", PIN_REF, PIN_MANIFEST_REF, T0_FILE, GONE_FILE};
 	auto_fd int dir = fs_open(AT_FDCWD, from, O_RDONLY | O_DIRECTORY, 0, e);
 	if (dir < 0)
 		return e->sys == ENOENT ? 0 : -1;
@@ -159,4 +162,49 @@ int review_base_inherit(const char *from, const char *shadow, const char *tree, 
 	int rc = set_base(s, tree, out_hex, e);
 	shadow_close(s);
 	return rc;
+}
+
+int review_gone_add(int shadow, char *const *paths, struct err *e)
+{
+	struct stat st;
+	auto_buf struct buf b = BUF_INIT(GONE_MAX);
+	for (; *paths; paths++)
+		buf_add(&b, *paths, strlen(*paths) + 1);
+	if (!b.n)
+		return 0;
+	auto_fd int fd = fs_open(shadow, GONE_FILE, O_WRONLY | O_APPEND | O_CREAT, 0600, e);
+	if (fd < 0)
+		return -1;
+	if (b.overflow || fstat(fd, &st) || (uint64_t)st.st_size + b.n > GONE_MAX)
+		return err_set(e, ERR_LIMIT, "too many deleted files were applied from this sandbox: fork it and go on there");
+	if (fs_write_all(fd, b.p, b.n, e))
+		return -1;
+	return fsync(fd) ? err_sys(e, "sync %s", GONE_FILE) : 0;
+}
+
+static int name_cmp(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+// A last name without its NUL was cut off by a crash: the apply that wrote it writes it again when it is finished.
+int review_gone_read(int shadow, char ***out, size_t *out_n, struct err *e)
+{
+	auto_buf struct buf b = BUF_INIT(GONE_MAX);
+	*out = NULL;
+	*out_n = 0;
+	if (fs_read(shadow, GONE_FILE, &b, e))
+		return e->sys == ENOENT ? 0 : -1;
+	const char *p = buf_cstr(&b), *end = p + b.n, *nul;
+	size_t cap = 0;
+	for (; (nul = memchr(p, 0, (size_t)(end - p))); p = nul + 1) {
+		if (*out_n == cap) {
+			cap = cap ? cap * 2 : 64;
+			*out = xrealloc(*out, cap * sizeof(char *));
+		}
+		(*out)[(*out_n)++] = xstrdup(p);
+	}
+	if (*out_n)
+		qsort(*out, *out_n, sizeof(char *), name_cmp);
+	return 0;
 }

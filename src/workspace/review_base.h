@@ -2,6 +2,7 @@
 // The shadow repository of a sandbox before its first review.
 #pragma once
 #include "base/err.h"
+#include <stddef.h>
 #include <stdint.h>
 
 // Makes it where there is none. P is what skep-repo pinned, or nothing (then a file of the base that is older than the
@@ -13,3 +14,8 @@ int review_base_inherit(const char *from, const char *shadow, const char *tree, 
 			struct err *e) MUST_USE;
 // When the base was: said in the shadow, else unchanged.
 void review_base_t0(int shadow, int64_t *t0_ns);
+
+// Paths that an apply deleted. A frozen base still has their files, which are then no part of P any more; P's own entry for
+// a path counts more than its name here, so that undo takes none off.
+int review_gone_add(int shadow, char *const *paths, struct err *e) MUST_USE; // durable
+int review_gone_read(int shadow, char ***out, size_t *out_n, struct err *e) MUST_USE; // sorted by strcmp; owned

@@ -21,12 +21,18 @@ static int load_implied(struct review *r, const struct change *old, struct texts
 
 int texts_load(struct review *r, const struct change *c, struct texts *t, struct err *e)
 {
-	*t = (struct texts){.p = "", .h = "", .s = "", .host = BUF_INIT(COPY_FILE_MAX), .base = BUF_INIT(COPY_FILE_MAX)};
+	*t = (struct texts){.p = "", .h = "", .s = "", .host = BUF_INIT(COPY_FILE_MAX), .base = BUF_INIT(COPY_FILE_MAX), .own = BUF_INIT(COPY_FILE_MAX)};
 	const struct change *old = c->from ? c->from : c; // a rename's base is what it was renamed from
 	struct side now = {0};
 	if (c->s.type != SIDE_NONE && !c->unseen && c->entry) {
 		t->s = review_copy_bytes(&r->copy, c->entry);
 		t->s_n = c->entry->size;
+	}
+	if (c->s_is_base && side_look(r->base_root, c->path, &now, &t->own, e))
+		return -1;
+	if (c->s_is_base) {
+		t->s = buf_cstr(&t->own);
+		t->s_n = t->own.n;
 	}
 	bool there = old->h.type == SIDE_FILE || old->h.type == SIDE_LINK;
 	int root = r->root;
@@ -68,6 +74,7 @@ void texts_done(struct texts *t)
 	if (t->object.object)
 		shadow_bytes_done(&t->object);
 	buf_done(&t->host);
+	buf_done(&t->own);
 	buf_done(&t->base);
 }
 

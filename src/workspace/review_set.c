@@ -47,6 +47,34 @@ static int look_host(int root, const char *path, struct side *out, struct buf *b
 	return root < 0 ? 0 : side_look(root, path, out, bytes, e);
 }
 
+static int name_cmp(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+// A file of the base that an apply has deleted on the host is no base any more, though a frozen copy still has it.
+static bool was_deleted(const struct review *r, const char *path)
+{
+	return r->n_gone_paths && bsearch(&path, r->gone_paths, r->n_gone_paths, sizeof *r->gone_paths, name_cmp);
+}
+
+static bool is_frozen(const struct review *r)
+{
+	return r->base_root >= 0 && r->base_root != r->root;
+}
+
+// Whether P has a file at `path` that is not in its tree, and on the host is `host`: 1, 0, -1.
+static int base_dir_has(struct review *r, const char *path, const struct side *host, struct err *e)
+{
+	struct side side = *host;
+	auto_buf struct buf bytes = BUF_INIT(COPY_FILE_MAX);
+	if (was_deleted(r, path))
+		return 0;
+	if (is_frozen(r) && look_host(r->base_root, path, &side, &bytes, e))
+		return -1;
+	return (side.type == SIDE_FILE || side.type == SIDE_LINK) && side.ctime_ns <= r->spec.t0_ns;
+}
+
 // The base's side. What the tree has not, and the host has since before the sandbox, was ignored when the base was
 // pinned: then the host's file is the base.
 static int look_base(struct review *r, struct change *c, const struct side *base_host, struct err *e)
@@ -71,7 +99,7 @@ static int look_base(struct review *r, struct change *c, const struct side *base
 			c->why = xstrdup("the host's file system takes its name for that of another file");
 		return 0; // no base, and something is there: a conflict
 	}
-	if (own && base_host->ctime_ns <= r->spec.t0_ns) {
+	if (own && base_host->ctime_ns <= r->spec.t0_ns && !was_deleted(r, c->path)) {
 		c->p = *base_host;
 		c->implied = true;
 	}
@@ -110,7 +138,8 @@ static bool is_hidden(const struct review *r, const char *path)
 }
 
 // One file or link: looks at its sides and keeps it when something is pending.
-static int consider(struct review *r, const char *path, const struct copy_entry *en, bool in_gone_dir, struct err *e)
+static int consider_with(struct review *r, const char *path, const struct copy_entry *en, const struct side *own, bool in_gone_dir,
+			 struct err *e)
 {
 	struct side base_host = {0};
 	auto_buf struct buf bytes = BUF_INIT(COPY_FILE_MAX);
@@ -125,6 +154,10 @@ static int consider(struct review *r, const char *path, const struct copy_entry 
 	c->entry = en;
 	c->in_gone_dir = in_gone_dir;
 	look_copy(c);
+	if (own) {
+		c->s = *own;
+		c->s_is_base = true;
+	}
 	int rc = look_host(r->root, path, &c->h, &bytes, e);
 	if (!rc && c->h.type == SIDE_OTHER)
 		c->why = xstrdup(e->msg);
@@ -151,6 +184,11 @@ static int consider(struct review *r, const char *path, const struct copy_entry 
 		return rc;
 	}
 	return keep(r, c);
+}
+
+static int consider(struct review *r, const char *path, const struct copy_entry *en, bool in_gone_dir, struct err *e)
+{
+	return consider_with(r, path, en, NULL, in_gone_dir, e);
 }
 
 struct expand {
@@ -213,13 +251,17 @@ static int on_host_entry(void *arg, const char *path, const struct side *s)
 		return stays ? 0 : keep_dir(x->r, path, CHANGE_RMDIR);
 	}
 	int found = shadow_lookup(x->r->shadow, x->r->p_tree, path, &en, x->e);
-	if (!found && s->ctime_ns > x->r->spec.t0_ns) {
-		// newer than the sandbox, which never saw it: it stays, and so do the directories it is in
+	if (found)
+		return found < 0 ? -1 : 0; // on_base_file has seen it
+	int has = base_dir_has(x->r, path, s, x->e);
+	if (has < 0)
+		return -1;
+	if (!has) { // the sandbox never saw it: it stays, and so do the directories it is in
 		free(x->kept);
 		x->kept = xstrdup(path);
 		return 0;
 	}
-	return found ? found < 0 ? -1 : 0 : consider(x->r, path, NULL, true, x->e);
+	return consider(x->r, path, NULL, true, x->e);
 }
 
 static int host_type(struct review *r, const char *path, enum side_type *out, struct err *e)
@@ -244,7 +286,7 @@ static int expand(struct review *r, const char *dir, bool itself, struct err *e)
 		return -1; // with the repository the list of what was there can be gone
 	if (host_type(r, dir, &now, e))
 		return -1;
-	if (r->base_root != r->root || now != SIDE_DIR)
+	if (r->spec.baseless || now != SIDE_DIR)
 		return 0;
 	int rc = side_walk(r->root, dir, on_host_entry, &x, e);
 	if (!rc && itself && !x.kept)
@@ -292,6 +334,60 @@ static int take_entry(struct review *r, const struct copy_entry *en, struct err 
 		return expand(r, en->path, true, e) ? -1 : consider(r, en->path, en, false, e);
 	}
 	return 0;
+}
+
+// Whether the sandbox has nothing of the base at `path`, since a directory above it is gone, or another one, or a file.
+static bool is_covered(const struct review *r, const char *path)
+{
+	for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
+		auto_free char *dir = xstrndup(path, (size_t)(slash - path));
+		const struct copy_entry *en = review_copy_find(&r->copy, dir);
+		if (en && strchr("xoflhn", en->kind))
+			return true;
+	}
+	return false;
+}
+
+// Layers name what differs from the frozen base. Where P differs from that base, a path that no layer names is as the
+// base has it, and that may be a change: a file that was made, applied and removed; one that was changed, applied and
+// changed back; one whose deletion was applied and that is there again.
+static int take_unnamed(struct review *r, const char *path, struct err *e)
+{
+	struct side base = {0};
+	auto_buf struct buf bytes = BUF_INIT(COPY_FILE_MAX);
+	if (is_hidden(r, path) || review_copy_find(&r->copy, path) || (r->copy.scoped && !delta_path_meets(r->spec.scope, path)))
+		return 0;
+	if (look_host(r->base_root, path, &base, &bytes, e))
+		return -1;
+	bool own = (base.type == SIDE_FILE || base.type == SIDE_LINK) && !is_covered(r, path);
+	if (own) {
+		shadow_hash(buf_cstr(&bytes), bytes.n, base.oid);
+		base.objected = true;
+	}
+	return consider_with(r, path, NULL, own ? &base : NULL, false, e);
+}
+
+static int on_landed(void *arg, const char *path, const struct shadow_entry *en)
+{
+	struct expand *x = arg;
+	return en->mode == 0160000 ? 0 : take_unnamed(x->r, path, x->e);
+}
+
+static int take_landed(struct review *r, struct err *e)
+{
+	struct expand x = {.r = r, .e = e};
+	struct shadow_entry en;
+	int rc = 0;
+	if (!is_frozen(r))
+		return 0;
+	for (size_t i = 0; !rc && i < r->n_gone_paths; i++) {
+		int found = shadow_lookup(r->shadow, r->p_tree, r->gone_paths[i], &en, e);
+		if (found < 0)
+			rc = -1;
+		else if (!found && (!i || strcmp(r->gone_paths[i], r->gone_paths[i - 1])))
+			rc = take_unnamed(r, r->gone_paths[i], e);
+	}
+	return rc ? -1 : shadow_walk(r->shadow, r->p_tree, "", on_landed, &x, e);
 }
 
 static int by_path(const void *a, const void *b)
@@ -413,10 +509,14 @@ int review_open(const struct review_spec *spec, struct review *out, struct err *
 	if (!rc)
 		rc = open_base(r, e);
 	if (!rc)
+		rc = review_gone_read(shadow_dir(r->shadow), &r->gone_paths, &r->n_gone_paths, e);
+	if (!rc)
 		rc = check_scope(r, e);
 	for (size_t i = 0; !rc && i < r->copy.n; i++)
 		if (!r->copy.scoped || delta_path_meets(spec->scope, r->copy.v[i].path))
 			rc = take_entry(r, &r->copy.v[i], e);
+	if (!rc)
+		rc = take_landed(r, e);
 	if (!rc)
 		drop_doubles(r);
 	if (!rc && !spec->ignored)
@@ -437,6 +537,9 @@ void review_done(struct review *r)
 	for (size_t i = 0; i < r->n; i++)
 		change_free(r->v[i]);
 	free(r->v);
+	for (size_t i = 0; i < r->n_gone_paths; i++)
+		free(r->gone_paths[i]);
+	free(r->gone_paths);
 	review_copy_done(&r->copy);
 	shadow_close(r->shadow);
 	if (r->base_root != r->root)

@@ -306,7 +306,7 @@ static int step_whole(struct making *m, struct change *c, const struct texts *t)
 		return -1;
 	size_t before = m->t->n;
 	put_op(m, c->path, &c->h, c->s.type, c->s.exec, p, n);
-	if (m->t->n > before) {
+	if (m->t->n > before && !c->s_is_base) { // else it is read again from the shadow
 		m->t->v[before].bytes = p; // in the copy's map or the request, which outlive the transaction
 		m->t->v[before].bytes_n = n;
 	}

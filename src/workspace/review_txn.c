@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "workspace/review_copy.h"
+#include "workspace/review_base.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -200,11 +201,24 @@ static int undo_name(uint64_t number, char out[32])
 	return fmt_to(out, 32, "undo/%06llu", (unsigned long long)number);
 }
 
+static int note_gone(struct txn_env *env, const struct txn *t, struct err *e)
+{
+	char **paths = xcalloc(t->n_base + 1, sizeof *paths); // borrowed
+	size_t n = 0;
+	for (size_t i = 0; i < t->n_base; i++)
+		if (!t->base[i].after.mode)
+			paths[n++] = t->base[i].path;
+	int rc = review_gone_add(shadow_dir(env->shadow), paths, e);
+	free(paths);
+	return rc;
+}
+
 // All is new and on disk. Each of these can be done twice.
 static int finish(struct txn_env *env, struct txn *t, struct err *e)
 {
 	char name[32];
-	if (fault(FAULT_REVIEW_BASE, e) || (!t->keeps_p && shadow_base_set(env->shadow, t->p_after, e)))
+	if (fault(FAULT_REVIEW_BASE, e) ||
+	    (!t->keeps_p && (note_gone(env, t, e) || shadow_base_set(env->shadow, t->p_after, e))))
 		return -1;
 	if (fault(FAULT_REVIEW_CLEAN, e) || clean_all(env, t, false, e) || undo_name(t->number, name))
 		return -1;
