@@ -46,9 +46,12 @@ static int move_down(const int *fds, int n, int from)
 	for (int i = 0; i < n; i++)
 		if (fds[i] >= 0 && dup3(fds[i], 500 + i, O_CLOEXEC) < 0)
 			return -1;
-	for (int i = 0; i < n; i++)
-		if (fds[i] >= 0 && dup3(500 + i, from + i, O_CLOEXEC) < 0)
+	for (int i = 0; i < n; i++) {
+		if (fds[i] < 0)
+			close(from + i); // what pid 1 has there, such as the other end of the job's own stdin, is not for the job
+		else if (dup3(500 + i, from + i, O_CLOEXEC) < 0)
 			return -1;
+	}
 	return from + n;
 }
 

@@ -40,8 +40,11 @@ class Place:
         self.kills = 0
 
     def skep(self, cwd, *argv, stdin=None, allowed=(0,)):
+        start = time.monotonic()
         r = subprocess.run([f"{self.programs}/skep", *argv], cwd=cwd, env=self.env, input=stdin, stdin=None if stdin is not None else subprocess.DEVNULL,
                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=300, check=False)
+        if time.monotonic() - start > 20:
+            print(f"{time.monotonic() - start:.0f} s: skep {' '.join(argv)[:100]}", flush=True)
         if r.returncode not in allowed:
             raise Wrong(f"skep {' '.join(argv)[:300]}: exit {r.returncode}: {r.stderr.decode('utf-8', 'replace')[-600:]}")
         return r
