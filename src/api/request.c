@@ -196,8 +196,12 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *out, size_t max)
 	struct request *r = cls;
 	size_t n = r->answer.n - r->out_at;
 	(void)pos;
-	if (r->cut)
+	if (r->cut) {
+		// A connection that ends here is only closed by the library's walk over timeouts. The walk stops at the first
+		// connection that lives, unless it has a timeout of its own: so this one gets one.
+		MHD_set_connection_option(r->conn, MHD_CONNECTION_OPTION_TIMEOUT, 1u);
 		return MHD_CONTENT_READER_END_WITH_ERROR;
+	}
 	if (!n && r->ended)
 		return MHD_CONTENT_READER_END_OF_STREAM;
 	if (!n) {
