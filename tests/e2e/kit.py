@@ -27,7 +27,7 @@ STASH = os.environ.get("SKEP_TEST_STASH", "")
 # Where a skepd that was built with sanitizers writes its reports. tools/run-tests fails when there is one.
 REPORTS = os.environ.get("SKEP_TEST_REPORTS", "")
 QUARANTINE = 64  # MiB of freed memory that it keeps, to see who still uses it
-HELD = 3 * QUARANTINE << 20 if REPORTS else 0  # bytes that it may have more than another one
+HELD = 512 << 20 if REPORTS else 0  # bytes that it may have more than another one
 
 
 def wait_for(what, seconds=10.0, step=0.02, why="condition"):
