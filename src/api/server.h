@@ -66,6 +66,7 @@ struct request {
 	bool trickles;		     // a stream of small pieces, with many like it: little memory
 	void *ctx;		     // the handler's own
 	void (*on_gone)(struct request *r);
+	uint64_t review; // the engine's number of the review that it waits for
 	void (*on_drain)(struct request *r); // a stream: what was written has left
 	size_t (*on_body)(struct request *r, const char *p, size_t n); // how much it took; less: call request_more later
 	void (*on_body_end)(struct request *r);
