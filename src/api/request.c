@@ -251,7 +251,7 @@ static enum MHD_Result send_body(struct request *r)
 	}
 	if (r->status != 204)
 		put_header(resp, "Content-Type", r->type ? r->type : "application/json");
-	put_header(resp, "X-Content-Type-Options", r->type ? "nosniff" : "");
+	put_header(resp, "X-Content-Type-Options", "nosniff");
 	put_header(resp, "X-Skep-Offset", r->offset);
 	put_header(resp, "X-Skep-End", r->end);
 	return send_response(r, resp);

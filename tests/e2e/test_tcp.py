@@ -118,6 +118,32 @@ def test_tokens_are_kept_as_hashes(home):
         assert Caller(port, t)("GET", "/v1/version")[0] == 200
 
 
+def test_no_answer_is_guessed_at(home):
+    """A browser takes no answer for a page, whatever is in it."""
+    mine = token(home)
+    with serving(home) as port:
+        c = Caller(port, mine)
+        for method, path, body in (("GET", "/v1/version", None), ("GET", "/v1/sandboxes", None), ("GET", "/v1/nothing", None), ("POST", "/v1/sandboxes", b"x"),
+                                   ("GET", "/v1/openapi.json", None), ("POST", "/mcp", b"{}"), ("GET", "/sandboxes", None), ("GET", "/journal", None)):
+            assert c.raw(method, path, body)[1].get("X-Content-Type-Options") == "nosniff", path
+        assert Caller(port).raw("GET", "/v1/version")[1].get("X-Content-Type-Options") == "nosniff"
+
+
+def test_secrets_are_the_admins(home):
+    """Also their names and hosts."""
+    home.skep("secret", "set", "TOKEN", "--host", "inside.test", "--as", "bearer", stdin=b"value").ok()
+    a = home.new("--empty")
+    scopes = ("read", "run", "review")
+    tokens = [token(home, "--scope", s) for s in scopes] + [token(home, "--scope", s, "--on", a) for s in scopes]
+    admin = token(home, "--scope", "admin")
+    with serving(home) as port:
+        for t in tokens:
+            for path in ("/v1/secrets", "/v1/policy", f"/v1/sandboxes/{a}/policy", f"/v1/sandboxes/{a}", f"/v1/sandboxes/{a}/journal"):
+                assert b"inside.test" not in Caller(port, t).raw("GET", path)[2], path
+        status, answer = Caller(port, admin)("GET", "/v1/secrets")
+        assert status == 200 and [s["name"] for s in answer["secrets"]] == ["TOKEN"]
+
+
 def test_token_on_some_sandboxes(home):
     a, b = home.new("--empty", "--label", "team=red", "--name", "ours"), home.new("--empty", "--label", "team=blue", "--name", "theirs")
     xb = home.skep("exec", "-d", b, "--", "true").ok().line
