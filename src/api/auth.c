@@ -143,6 +143,9 @@ int auth_identify(struct request *r, bool open, struct err *e)
 	if (token)
 		return open && !token_digits(token) ? 0 : take_bearer(r, token, e);
 	if (r->tcp->listener->insecure) {
+		const char *site = request_header(r, "Sec-Fetch-Site");
+		if (site && strcmp(site, "same-origin") && strcmp(site, "none"))
+			return err_status(e, ERR_DENIED, 403, "pages of another origin may not use this server");
 		r->who = &loopback;
 		return 0;
 	}

@@ -56,10 +56,16 @@ static void news_end(void *ctx, const struct err *e)
 static void news_gone(struct request *r)
 {
 	struct news *n = r->ctx;
-	if (!n || !r->streaming)
+	struct err e;
+	if (!n)
 		return;
+	bool streaming = r->streaming;
 	file_watch_close(n->watch);
 	news_over(n);
+	if (streaming)
+		return;
+	err_set(&e, ERR_UNAVAILABLE, "the client went away"); // nothing may happen in that directory for days
+	request_fail(r, &e);
 }
 
 static void news_drain(struct request *r)

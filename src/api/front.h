@@ -91,6 +91,8 @@ void front_listeners(struct front *f, void (*each)(void *ctx, const struct liste
 struct listener *front_listener(struct front *f, const char *id); // NULL = none
 // Is this a name or address the connection may be asked under? DNS rebinding shows as one that is not.
 bool front_knows_host(const struct front_conn *c, struct str host);
+// Is it what the names of previews end in here: one of --public-url, or localhost where there is none?
+bool front_ends_previews(const struct front_conn *c, struct str rest);
 
 // For the HTTP server.
 struct front_conn *front_by_fd(struct front *f, int fd); // served ones; NULL = none

@@ -161,6 +161,23 @@ bool front_knows_host(const struct front_conn *c, struct str value)
 	return false;
 }
 
+bool front_ends_previews(const struct front_conn *c, struct str rest)
+{
+	struct str host, port, own, own_port;
+	if (!split(rest, &host, &port))
+		return false;
+	if (!c->listener->hosts[0])
+		return is_name(host, "localhost");
+	for (char **h = c->listener->hosts; *h; h++) {
+		if (!split(str_of(*h), &own, &own_port))
+			continue;
+		auto_free char *name = xstrndup(own.p, own.n);
+		if (is_name(host, name))
+			return true;
+	}
+	return false;
+}
+
 // --- life ---
 
 static void listener_free(void *p)

@@ -19,6 +19,70 @@ void mcp_message_done(struct mcp_message *m)
 	*m = (struct mcp_message){0};
 }
 
+// --- the id of what can not be read ---
+
+// Behind the string that begins at p; n when it does not end.
+static size_t string_end(const char *p, size_t n)
+{
+	for (size_t i = 1; i < n; i++)
+		if (p[i] == '\\')
+			i++;
+		else if (p[i] == '"')
+			return i + 1;
+	return n;
+}
+
+static size_t blank_end(const char *p, size_t n, size_t at)
+{
+	while (at < n && memchr(" \t\r\n", p[at], 4))
+		at++;
+	return at;
+}
+
+// The text of the value of the outermost object's member "id", a string or a number. {NULL, 0}: none, or more than one.
+static struct str id_text(const char *p, size_t n)
+{
+	struct str found = {NULL, 0};
+	int depth = 0, ids = 0;
+	for (size_t i = 0, end; i < n; i = end) {
+		end = i + 1;
+		depth += (p[i] == '{' || p[i] == '[') - (p[i] == '}' || p[i] == ']');
+		if (p[i] != '"')
+			continue;
+		end = i + string_end(p + i, n - i);
+		size_t at = blank_end(p, n, end);
+		if (depth != 1 || at == n || p[at] != ':' || end - i != 4 || memcmp(p + i, "\"id\"", 4))
+			continue;
+		at = blank_end(p, n, at + 1);
+		end = at;
+		while (end < n && (p[end] == '-' || (p[end] >= '0' && p[end] <= '9')))
+			end++;
+		if (at < n && p[at] == '"')
+			end = at + string_end(p + at, n - at);
+		bool whole = end == n || memchr(" \t\r\n,}", p[end], 6);
+		found = (struct str){p + at, whole ? end - at : 0};
+		ids++;
+	}
+	return ids == 1 ? found : (struct str){NULL, 0};
+}
+
+// A message that is no JSON, or none that is taken (\u0000, a member twice, half a surrogate), is answered by its id where
+// the id itself can be read: whoever asked waits for that id.
+static void salvage_id(const char *p, size_t n, struct mcp_message *m)
+{
+	struct err e;
+	struct str s = id_text(p, n);
+	if (!s.n || s.n > MCP_ID_MAX)
+		return;
+	auto_free char *text = xasprintf("[%.*s]", (int)s.n, s.p);
+	m->root = json_read(text, strlen(text), &e);
+	const json_t *id = m->root ? json_array_get(m->root, 0) : NULL;
+	if (json_is_string(id) || json_is_integer(id))
+		m->id = id;
+}
+
+// --- a message ---
+
 static int read_id(struct mcp_message *m, struct mcp_fault *f)
 {
 	const json_t *id = json_object_get(m->root, "id");
@@ -58,8 +122,10 @@ int mcp_message_read(const char *p, size_t n, struct mcp_message *out, struct mc
 	struct err e;
 	*out = (struct mcp_message){0};
 	out->root = json_read(p ? p : "", n, &e);
-	if (!out->root)
+	if (!out->root) {
+		salvage_id(p ? p : "", n, out);
 		return fault(f, RPC_PARSE, 400, "%s", e.msg);
+	}
 	if (!json_is_object(out->root))
 		return fault(f, RPC_INVALID, 400, "a message is one JSON object; batches are not taken");
 	if (read_id(out, f))

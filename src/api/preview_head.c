@@ -138,13 +138,13 @@ static bool is_cookie(struct str pair, const char *name, struct str *out_value)
 	return true;
 }
 
-struct str preview_cookie(const struct http_head *h, const char *name)
+struct str preview_cookie(const struct http_head *h, const char *name, int n)
 {
 	struct str value, pair;
 	for (int i = 0; i < h->n_fields; i++) {
 		struct str all = h->fields[i].value;
 		while (http_name_is(h->fields[i].name, "Cookie") && str_next(&all, ';', &pair))
-			if (is_cookie(pair, name, &value))
+			if (is_cookie(pair, name, &value) && !n--)
 				return value;
 	}
 	return (struct str){NULL, 0};
@@ -200,6 +200,56 @@ static void put_frame(enum body_frame frame, uint64_t length, struct buf *out)
 		buf_str(out, "Transfer-Encoding: chunked\r\n");
 	else if (frame == FRAME_LENGTH)
 		buf_fmt(out, "Content-Length: %llu\r\n", (unsigned long long)length);
+}
+
+// --- whose page asks ---
+
+struct str preview_host_rest(struct str host)
+{
+	const char *dot = host.p ? memchr(host.p, '.', host.n) : NULL;
+	return dot ? (struct str){dot + 1, host.n - (size_t)(dot + 1 - host.p)} : (struct str){NULL, 0};
+}
+
+static bool is_same_text(struct str a, struct str b)
+{
+	return a.n == b.n && a.n && !strncasecmp(a.p, b.p, a.n);
+}
+
+// The page is the preview's own, or of another port of the same sandbox.
+static bool is_own_page(struct str origin, const struct preview_target *t)
+{
+	static const char *const schemes[] = {"http://", "https://"};
+	for (size_t i = 0; i < countof(schemes); i++) {
+		size_t n = strlen(schemes[i]);
+		if (origin.n <= n || strncasecmp(origin.p, schemes[i], n))
+			continue;
+		struct preview_target o = {.host = {origin.p + n, origin.n - n}};
+		if (is_same_text(o.host, t->host))
+			return true;
+		return t->form == PREVIEW_HOST && of_host(&o) && !strcmp(o.sandbox, t->sandbox) &&
+		       is_same_text(preview_host_rest(o.host), preview_host_rest(t->host));
+	}
+	return false;
+}
+
+enum preview_origin preview_origin(const struct http_head *h, const struct preview_target *t)
+{
+	struct str origin = http_head_get(h, "Origin"), site = http_head_get(h, "Sec-Fetch-Site"), dest = http_head_get(h, "Sec-Fetch-Dest");
+	if (count(h, "Origin") > 1 || count(h, "Sec-Fetch-Site") > 1)
+		return ORIGIN_FOREIGN;
+	if (origin.p)
+		return is_own_page(origin, t) ? ORIGIN_OWN : ORIGIN_FOREIGN;
+	if (!site.p || str_is(site, "same-origin") || str_is(site, "none"))
+		return ORIGIN_OWN;
+	bool reads = str_is(h->method, "GET") || str_is(h->method, "HEAD");
+	bool window = str_is(http_head_get(h, "Sec-Fetch-Mode"), "navigate") && (!dest.p || str_is(dest, "document"));
+	return reads && window && !is_upgrade(h) ? ORIGIN_NAVIGATION : ORIGIN_FOREIGN;
+}
+
+bool preview_came_from_elsewhere(const struct http_head *h)
+{
+	struct str site = http_head_get(h, "Sec-Fetch-Site");
+	return !str_is(site, "same-origin") && !str_is(site, "none");
 }
 
 // --- inwards ---
@@ -421,15 +471,16 @@ static void put_location(struct str v, const struct preview_target *t, const cha
 	buf_str(out, "\r\n");
 }
 
-static void put_fields_out(const struct http_head *h, const struct preview_target *t, const char *prefix, struct buf *out)
+static void put_fields_out(const struct http_head *h, const struct preview_target *t, const char *prefix, bool ambient, struct buf *out)
 {
 	// They speak for more than this one page, or of other places where it could be had.
+	// Clear-Site-Data would take the cookies of all names below the public one.
 	static const char *const never[] = {"Alt-Svc", "Strict-Transport-Security", "Public-Key-Pins", "Service-Worker-Allowed", "Server-Timing",
-					    NULL};
-	static const char *const not_by_path[] = {"Clear-Site-Data", NULL};
+					    "Clear-Site-Data", NULL};
+	static const char *const ours[] = {"Cross-Origin-Resource-Policy", NULL};
 	for (int i = 0; i < h->n_fields; i++) {
 		const struct http_field *f = &h->fields[i];
-		if (is_hop(h, f->name) || is_one_of(f->name, never) || (t->form == PREVIEW_PATH && is_one_of(f->name, not_by_path)))
+		if (is_hop(h, f->name) || is_one_of(f->name, never) || (ambient && is_one_of(f->name, ours)))
 			continue;
 		if (http_name_is(f->name, "Set-Cookie")) {
 			put_set_cookie(f->value, t, prefix, out);
@@ -467,7 +518,10 @@ int preview_put_answer(const struct http_head *h, const struct preview_target *t
 	a->chunk = open_end && !old;
 	a->close = h->status >= 200 && (!r->keep || (open_end && old));
 	buf_fmt(out, "HTTP/1.1 %d %s\r\n", h->status, reason_of(h->status));
-	put_fields_out(h, t, prefix, out);
+	bool guarded = r->ambient && t->form != PREVIEW_PATH && h->status >= 200;
+	put_fields_out(h, t, prefix, guarded, out);
+	if (guarded) // no other page shows it in a frame, or as an image or a script of its own
+		buf_str(out, "Cross-Origin-Resource-Policy: same-origin\r\nContent-Security-Policy: frame-ancestors 'self'\r\n");
 	if (t->form == PREVIEW_PATH && h->status >= 200) // its origin is ours: a page from inside gets none at all
 		buf_str(out, "Content-Security-Policy: sandbox allow-scripts allow-forms allow-popups allow-modals allow-downloads\r\n"
 			     "X-Content-Type-Options: nosniff\r\n");

@@ -27,10 +27,22 @@ struct preview_target {
 // reserved: a port that somebody else serves (0 = none): NONE.
 void preview_target_parse(const struct http_head *h, uint16_t reserved, struct preview_target *out);
 
+// Whose page sends the request, as far as its browser tells: Origin, else Sec-Fetch-Site. A request without either is not
+// from a page, or from one over plain HTTP, where browsers send Sec-Fetch to loopback names only.
+enum preview_origin {
+	ORIGIN_OWN,	   // the preview's own page, one of another port of the same sandbox, a typed address, a program
+	ORIGIN_NAVIGATION, // a link of another page was followed: the whole window shows the answer
+	ORIGIN_FOREIGN,	   // another page acts: a WebSocket, a form, a fetch, an image, a frame
+};
+enum preview_origin preview_origin(const struct http_head *h, const struct preview_target *t);
+bool preview_came_from_elsewhere(const struct http_head *h); // or may have: a cookie with SameSite=Strict does not come along then
+struct str preview_host_rest(struct str host); // of PORT-SANDBOX.REST
+
 enum body_frame { FRAME_NONE, FRAME_LENGTH, FRAME_CHUNKED, FRAME_END }; // END: until the connection ends
 
 struct preview_request {
 	bool websocket, keep, head; // head: HEAD, whose answer has no body
+	bool ambient; // let in by what a browser adds by itself: a cookie, or where it stands. Set by who judged
 	enum body_frame frame;
 	uint64_t length;
 };
@@ -62,4 +74,4 @@ int preview_put_answer(const struct http_head *h, const struct preview_target *t
 struct str preview_query(struct str target, const char *name);
 // The target without that member.
 void preview_without(struct str target, const char *name, struct buf *out);
-struct str preview_cookie(const struct http_head *h, const char *name); // the first of that name
+struct str preview_cookie(const struct http_head *h, const char *name, int n); // the n-th of that name, from 0

@@ -45,6 +45,7 @@ struct visit {
 	struct preview_answer answer;
 	struct relay inwards, outwards;
 	struct dialling_visit *dialling;
+	bool ambient; // what let it in was added by the browser itself
 	bool old, answered, half, html, e2b;
 	char sandbox[ID_SIZE]; // judged
 	char sign[PREVIEW_LINK_MAX], token[20]; // what let it in: a link, or the token of this id; "" = another
@@ -75,6 +76,7 @@ enum page {
 	PAGE_UNKNOWN,	   // no such sandbox
 	PAGE_UNAUTHORIZED, // nothing shown that lets one in
 	PAGE_FORBIDDEN,
+	PAGE_FOREIGN, // another page asked, and the browser added the cookie
 	PAGE_CLOSED, // nothing listens on the port
 	PAGE_BROKEN, // the server inside does not speak HTTP, or went away
 	PAGE_UNAVAILABLE,
@@ -82,3 +84,4 @@ enum page {
 };
 void visit_page(struct visit *v, enum page page, const char *detail); // detail: further text, may be NULL
 void page_redirect(struct buf *out, const char *location, const char *cookie);
+void page_bounce(struct buf *out, const char *location, const char *cookie); // a page of this origin that leads there

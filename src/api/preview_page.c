@@ -17,6 +17,7 @@ static const struct {
 	[PAGE_UNKNOWN] = {404, "Not Found", "There is no such sandbox"},
 	[PAGE_UNAUTHORIZED] = {401, "Unauthorized", "A link or a token is needed"},
 	[PAGE_FORBIDDEN] = {403, "Forbidden", "This is not allowed"},
+	[PAGE_FOREIGN] = {403, "Forbidden", "Another page may not use this preview"},
 	[PAGE_CLOSED] = {502, "Bad Gateway", "Nothing listens on this port"},
 	[PAGE_BROKEN] = {502, "Bad Gateway", "The server in the sandbox gave no proper answer"},
 	[PAGE_UNAVAILABLE] = {503, "Service Unavailable", "The sandbox can not be reached now"},
@@ -71,8 +72,15 @@ static void advise(struct visit *v, enum page page, struct buf *b)
 	case PAGE_FORBIDDEN:
 		buf_str(b, "Ports of this sandbox are open only to who sends its traffic access token.");
 		break;
-	case PAGE_MALFORMED:
+	case PAGE_FOREIGN:
+		buf_str(b, "The request came from a page of another origin, and only a link may be followed from there. Open the preview itself. "
+			"Programs send a token: Authorization: Bearer skep_…");
+		break;
 	case PAGE_MISDIRECTED:
+		buf_fmt(b, "Links are good under %s only. `skep serve --public-url` names another host.", v->conn->listener->hosts[0] ?
+			v->conn->listener->hosts[0] : "localhost");
+		break;
+	case PAGE_MALFORMED:
 	case PAGE_UNAVAILABLE:
 	case PAGES:
 		break;
@@ -128,7 +136,7 @@ static void put_e2b(struct buf *b, const struct visit *v, enum page page)
 static void note_refusal(struct visit *v, enum page page)
 {
 	auto_free char *path = xasprintf("/preview/%s/%u", v->target.sandbox, v->target.port);
-	if (page == PAGE_UNAUTHORIZED || page == PAGE_FORBIDDEN)
+	if (page == PAGE_UNAUTHORIZED || page == PAGE_FORBIDDEN || page == PAGE_FOREIGN)
 		refused(v->p->loop, v->p->engine, &(struct refusal){.status = pages[page].status, .surface = "preview", .why = pages[page].title,
 			.who = "", .path = str_of(path), .peer = &v->conn->peer});
 }
@@ -159,6 +167,16 @@ void page_redirect(struct buf *out, const char *location, const char *cookie)
 {
 	buf_fmt(out, "HTTP/1.1 307 Temporary Redirect\r\nLocation: %s\r\nContent-Length: 0\r\nCache-Control: no-store\r\nReferrer-Policy: no-referrer\r\n",
 		location);
+	if (cookie)
+		buf_fmt(out, "Set-Cookie: %s\r\n", cookie);
+	buf_str(out, "Connection: close\r\n\r\n");
+}
+
+// A browser that came here from another site sends no SameSite=Strict cookie, not even after a redirect; from this page it does.
+void page_bounce(struct buf *out, const char *location, const char *cookie)
+{
+	buf_fmt(out, "HTTP/1.1 200 OK\r\nRefresh: 0;url=%s\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: 0\r\nCache-Control: no-store\r\n"
+		"Content-Security-Policy: default-src 'none'; frame-ancestors 'none'\r\nReferrer-Policy: no-referrer\r\n", location);
 	if (cookie)
 		buf_fmt(out, "Set-Cookie: %s\r\n", cookie);
 	buf_str(out, "Connection: close\r\n\r\n");

@@ -81,29 +81,57 @@ static uint64_t link_may(struct visit *v, const struct sandbox *s, struct str si
 	return left;
 }
 
-enum access { ACCESS_OK, ACCESS_LINK, ACCESS_UNAUTHORIZED, ACCESS_FORBIDDEN };
+enum access { ACCESS_OK, ACCESS_LINK, ACCESS_UNAUTHORIZED, ACCESS_FORBIDDEN, ACCESS_FOREIGN, ACCESS_MISDIRECTED };
+
+// Links and cookies are for the names that are configured, so that no other name (DNS rebinding) gets a cookie or uses one.
+static bool is_our_name(const struct visit *v)
+{
+	if (v->target.form == PREVIEW_HOST)
+		return front_ends_previews(v->conn, preview_host_rest(v->target.host));
+	return v->target.host.p && front_knows_host(v->conn, v->target.host);
+}
+
+// Any page of the same site can set a cookie of our name for all hosts below it: the good one counts.
+static bool cookie_may(struct visit *v, const struct sandbox *s, const struct http_head *h)
+{
+	struct str cookie;
+	for (int i = 0; (cookie = preview_cookie(h, PREVIEW_COOKIE, i)).p; i++)
+		if (link_may(v, s, cookie))
+			return true;
+	return false;
+}
 
 // link: seconds that the link in the request is good for.
 static enum access judge(struct visit *v, const struct sandbox *s, const struct http_head *h, uint64_t *link)
 {
-	struct str sign = preview_query(h->target, PREVIEW_COOKIE), cookie = preview_cookie(h, PREVIEW_COOKIE);
-	bool shown = false;
+	struct str sign = preview_query(h->target, PREVIEW_COOKIE);
+	bool shown = false, foreign = preview_origin(h, &v->target) == ORIGIN_FOREIGN, ours = is_our_name(v), cookie;
 	v->sign[0] = v->token[0] = 0;
+	v->ambient = false;
 	v->who = (struct actor){.name = "preview"};
 	front_until(v->conn, 0);
 	*link = link_may(v, s, sign);
 	if (*link)
-		return ACCESS_LINK;
-	if (link_may(v, s, cookie))
+		return ours ? ACCESS_LINK : ACCESS_MISDIRECTED;
+	cookie = cookie_may(v, s, h);
+	if (cookie && ours && !foreign) {
+		v->ambient = true;
 		return ACCESS_OK;
+	}
+	v->sign[0] = 0; // something else may let it in
+	front_until(v->conn, 0);
 	enum preview_verdict verdict = ask_policy(v, s, h);
 	if (verdict == PREVIEW_OPEN || token_may(v, s, h, &shown))
 		return ACCESS_OK;
 	if (verdict == PREVIEW_CLOSED)
 		return ACCESS_FORBIDDEN;
-	if (!shown && !sign.p && v->conn->listener->insecure && v->target.host.p && front_knows_host(v->conn, v->target.host))
+	bool open = !shown && !sign.p && v->conn->listener->insecure && v->target.host.p && front_knows_host(v->conn, v->target.host);
+	v->ambient = open && !foreign;
+	if (v->ambient)
 		return ACCESS_OK;
-	return ACCESS_UNAUTHORIZED;
+	if (cookie && !ours)
+		return ACCESS_MISDIRECTED;
+	return cookie || open ? ACCESS_FOREIGN : ACCESS_UNAUTHORIZED;
 }
 
 // --- a link is followed ---
@@ -120,9 +148,12 @@ static void redirect(struct visit *v, const struct http_head *h, uint64_t second
 	struct str sign = preview_query(h->target, PREVIEW_COOKIE);
 	auto_buf struct buf where = BUF_INIT(HTTP_HEAD_MAX), cookie = BUF_INIT(1024), page = BUF_INIT(2 * HTTP_HEAD_MAX);
 	preview_without(h->target, PREVIEW_COOKIE, &where);
-	buf_fmt(&cookie, PREVIEW_COOKIE "=%.*s; Path=%.*s/; Max-Age=%llu; HttpOnly; SameSite=Lax%s", (int)sign.n, sign.p,
+	buf_fmt(&cookie, PREVIEW_COOKIE "=%.*s; Path=%.*s/; Max-Age=%llu; HttpOnly; SameSite=Strict%s", (int)sign.n, sign.p,
 		(int)v->target.prefix, h->target.p, (unsigned long long)seconds, https ? "; Secure" : "");
-	page_redirect(&page, buf_cstr(&where), buf_cstr(&cookie));
+	if (preview_came_from_elsewhere(h))
+		page_bounce(&page, buf_cstr(&where), buf_cstr(&cookie));
+	else
+		page_redirect(&page, buf_cstr(&where), buf_cstr(&cookie));
 	visit_say(v, &page);
 }
 
@@ -132,7 +163,27 @@ static bool is_plain(struct str target)
 	return target.n && target.p[0] == '/' && !(target.n > 1 && (target.p[1] == '/' || target.p[1] == '\\'));
 }
 
+// A link without a signature was followed from another site: its cookie is not there, and will be when this page asks. Once:
+// the next request comes from here.
+static bool ask_again(struct visit *v, const struct http_head *h)
+{
+	auto_buf struct buf page = BUF_INIT(2 * HTTP_HEAD_MAX);
+	bool followed = preview_origin(h, &v->target) == ORIGIN_NAVIGATION && str_is(h->method, "GET") && !preview_cookie(h, PREVIEW_COOKIE, 0).p;
+	if (!followed || !v->html || !is_plain(h->target) || !is_our_name(v))
+		return false;
+	auto_free char *where = xstrndup(h->target.p, h->target.n);
+	page_bounce(&page, where, NULL);
+	visit_say(v, &page);
+	return true;
+}
+
 // --- the whole ---
+
+// What a browser keeps for a name would stay when another sandbox takes the name; an id is never used again.
+static bool is_kept_for_name(const struct visit *v, const struct sandbox *s, const struct http_head *h)
+{
+	return http_head_get(h, "Service-Worker").p && strcmp(v->target.sandbox, s->id);
+}
 
 static void go_inside(struct visit *v, const struct sandbox *s, const struct http_head *h, bool trusted, bool https)
 {
@@ -148,6 +199,7 @@ static void go_inside(struct visit *v, const struct sandbox *s, const struct htt
 		visit_page(v, PAGE_MALFORMED, e.msg);
 		return;
 	}
+	v->asked.ambient = v->ambient;
 	memcpy(v->sandbox, s->id, sizeof v->sandbox);
 	struct actor was = engine_act(v->p->engine, v->who); // a stopped sandbox is started by them
 	visit_dial(v);
@@ -189,6 +241,10 @@ void visit_judge(struct visit *v, const struct http_head *h)
 	}
 	bool trusted = v->conn->behind_proxy && is_loopback(&v->conn->peer);
 	bool https = trusted && http_name_is(http_head_get(h, "X-Forwarded-Proto"), "https");
+	if (is_kept_for_name(v, s, h)) {
+		visit_page(v, PAGE_FOREIGN, "a service worker is only for the address with the sandbox's id");
+		return;
+	}
 	switch (judge(v, s, h, &link)) {
 	case ACCESS_LINK:
 		if (v->html && is_plain(h->target) && str_is(h->method, "GET"))
@@ -201,7 +257,14 @@ void visit_judge(struct visit *v, const struct http_head *h)
 			go_inside(v, s, h, trusted, https);
 		break;
 	case ACCESS_UNAUTHORIZED:
-		visit_page(v, PAGE_UNAUTHORIZED, NULL);
+		if (!ask_again(v, h))
+			visit_page(v, PAGE_UNAUTHORIZED, NULL);
+		break;
+	case ACCESS_FOREIGN:
+		visit_page(v, PAGE_FOREIGN, NULL);
+		break;
+	case ACCESS_MISDIRECTED:
+		visit_page(v, PAGE_MISDIRECTED, NULL);
 		break;
 	case ACCESS_FORBIDDEN:
 		visit_page(v, PAGE_FORBIDDEN, NULL);

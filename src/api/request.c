@@ -196,8 +196,12 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *out, size_t max)
 	struct request *r = cls;
 	size_t n = r->answer.n - r->out_at;
 	(void)pos;
-	if (r->cut)
+	if (r->cut) {
+		// A connection that ends here is only closed by the library's walk over timeouts. The walk stops at the first
+		// connection that lives, unless it has a timeout of its own: so this one gets one.
+		MHD_set_connection_option(r->conn, MHD_CONNECTION_OPTION_TIMEOUT, 1u);
 		return MHD_CONTENT_READER_END_WITH_ERROR;
+	}
 	if (!n && r->ended)
 		return MHD_CONTENT_READER_END_OF_STREAM;
 	if (!n) {
@@ -247,7 +251,7 @@ static enum MHD_Result send_body(struct request *r)
 	}
 	if (r->status != 204)
 		put_header(resp, "Content-Type", r->type ? r->type : "application/json");
-	put_header(resp, "X-Content-Type-Options", r->type ? "nosniff" : "");
+	put_header(resp, "X-Content-Type-Options", "nosniff");
 	put_header(resp, "X-Skep-Offset", r->offset);
 	put_header(resp, "X-Skep-End", r->end);
 	return send_response(r, resp);

@@ -155,7 +155,7 @@ static const struct route routes[] = {
 	{"GET", "/v1/policy", BODY_NONE, get_rules, SCOPE_READ},
 	{"POST", "/v1/policy", BODY_JSON, post_rules, SCOPE_ADMIN},
 	{"POST", "/v1/policy/check", BODY_JSON, post_check, SCOPE_READ},
-	{"GET", "/v1/secrets", BODY_NONE, get_secrets, SCOPE_READ},
+	{"GET", "/v1/secrets", BODY_NONE, get_secrets, SCOPE_ADMIN},
 	{"POST", "/v1/secrets", BODY_JSON, post_secret, SCOPE_ADMIN},
 	{"DELETE", "/v1/secrets/{}", BODY_NONE, delete_secret, SCOPE_ADMIN},
 	{"GET", "/v1/trust", BODY_NONE, get_trust, SCOPE_LOCAL},

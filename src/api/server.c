@@ -82,23 +82,42 @@ static void *on_target(void *cls, const char *target, struct MHD_Connection *con
 	return request_new(cls, conn, target);
 }
 
+static void say_end(struct err *e)
+{
+	err_set(e, ERR_UNAVAILABLE, "skepd is ending: ask again, the next one goes on from here");
+}
+
+// A request that came while the server ends: no handler begins any more.
+static void fail_at_end(struct request *r)
+{
+	struct err e;
+	say_end(&e);
+	r->called = true;
+	request_fail(r, &e);
+}
+
 // Called with the head, then per piece of body, then once with no body left; again after a resume.
 static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const char *url, const char *method,
 				  const char *version, const char *data, size_t *n, void **state)
 {
-	const struct server *server = cls;
+	const struct server *s = cls;
 	struct request *r = *state;
 	(void)url, (void)version;
-	if (!r || mark_of(conn) == &mark_foreign || (server->ending && !r->status))
+	if (!r || mark_of(conn) == &mark_foreign)
 		return MHD_NO;
 	if (!r->begun) {
 		r->begun = true;
-		request_dispatch(r, method);
+		if (s->ending)
+			fail_at_end(r);
+		else
+			request_dispatch(r, method);
 		return MHD_YES;
 	}
 	if (*n)
 		return request_body(r, data, n);
-	if (!r->over)
+	if (!r->over && s->ending && !r->called)
+		fail_at_end(r);
+	else if (!r->over)
 		request_whole(r);
 	if (r->status)
 		return request_send(r);
@@ -220,8 +239,9 @@ void server_shutdown(struct server *s)
 void server_free(struct server *s)
 {
 	struct err e;
-	err_set(&e, ERR_UNAVAILABLE, "skepd is ending: ask again, the next one goes on from here");
+	say_end(&e);
 	s->ending = true;
+	server_run(s); // clients that have connected are answered, too
 	while (s->suspended || s->upgraded) { // a daemon with such connections can not be stopped
 		while (s->suspended)
 			request_abandon(s->suspended, &e);

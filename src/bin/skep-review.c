@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // skep-review collect --shadow DIR [--max-file BYTES] [--max-total BYTES]     a stream of changes (base/delta.h) on stdin
-//                     [--keep-free BYTES] [--socket PATH --ticket KEY]        or from the job of a cell
-// skep-review put --socket PATH --ticket KEY --from FILE                      sends a stream to the job of a cell
+//                     [--keep-free BYTES] [--socket PATH]                     or from the job of a cell
+// skep-review put --socket PATH --from FILE                                   sends a stream to the job of a cell
 // skep-review diff | apply | undo | recover | dismiss | export                a request in JSON on stdin
 // skep-review inherit --from DIR --shadow DIR --base TREE|- --t0 NS           P and its objects out of another shadow
 //
-// skep-review bundle --socket PATH --ticket KEY --work DIR --ref REF [--base COMMIT] [--dir DIR [--branch B]]
+// skep-review bundle --socket PATH --work DIR --ref REF [--base COMMIT] [--dir DIR [--branch B]]
 //                                                                             commits of a sandbox: a branch in DIR, or the bundle on stdout
+//
+// The ticket for a cell's socket comes on stdin: every user of the machine can read a command line.
 //
 // Judges and lands what a sandbox made, for skepd, which never does such work itself. Results are JSON lines on stdout, or
 // the patch that was asked for. An error is {"error":{"kind":"…","message":"…"}} as the last line (on stderr when stdout
@@ -79,15 +81,31 @@ static int read_number(const char *text, const char *name, uint64_t max, uint64_
 	return 0;
 }
 
+static char *read_ticket(struct err *e)
+{
+	auto_buf struct buf b = BUF_INIT(1024);
+	if (fs_read_fd(STDIN_FILENO, &b, e))
+		return NULL;
+	if (!b.n) {
+		err_set(e, ERR_INVALID, "there is no ticket on stdin: the ticket of the cell's job is needed with --socket");
+		return NULL;
+	}
+	return xstrndup(b.p, strcspn(buf_cstr(&b), "\n"));
+}
+
 static int do_put(int argc, char **argv, struct err *e)
 {
 	struct cell_pipe p = {.in = -1, .out = -1};
 	const char *from = NULL;
-	const struct option options[] = {{"--socket", &p.socket}, {"--ticket", &p.ticket}, {"--from", &from}};
+	const struct option options[] = {{"--socket", &p.socket}, {"--from", &from}};
 	if (read_options(argc, argv, options, countof(options), e))
 		return -1;
-	if (!p.socket || !p.ticket || !from)
-		return err_set(e, ERR_INVALID, "--socket, --ticket and --from are needed");
+	if (!p.socket || !from)
+		return err_set(e, ERR_INVALID, "--socket and --from are needed");
+	auto_free char *ticket = read_ticket(e);
+	if (!ticket)
+		return -1;
+	p.ticket = ticket;
 	auto_fd int in = fs_open(AT_FDCWD, from, O_RDONLY, 0, e);
 	if (in < 0)
 		return -1;
@@ -116,12 +134,16 @@ static int do_bundle(int argc, char **argv, struct err *e)
 {
 	struct export_spec x = {.out = STDOUT_FILENO};
 	const char *most = NULL;
-	const struct option options[] = {{"--socket", &x.socket}, {"--ticket", &x.ticket}, {"--work", &x.work},	    {"--ref", &x.ref},
+	const struct option options[] = {{"--socket", &x.socket}, {"--work", &x.work},	    {"--ref", &x.ref},
 					 {"--base", &x.base},	  {"--dir", &x.dir},	   {"--branch", &x.branch}, {"--most", &most}};
 	if (read_options(argc, argv, options, countof(options), e) || read_number(most, "--most", UINT64_MAX, &x.most, e))
 		return -1;
-	if (!x.socket || !x.ticket || !x.work || !x.ref || (x.branch && !x.dir))
-		return err_set(e, ERR_INVALID, "--socket, --ticket, --work and --ref are needed, and --dir for a branch");
+	if (!x.socket || !x.work || !x.ref || (x.branch && !x.dir))
+		return err_set(e, ERR_INVALID, "--socket, --work and --ref are needed, and --dir for a branch");
+	auto_free char *ticket = read_ticket(e);
+	if (!ticket)
+		return -1;
+	x.ticket = ticket;
 	char commit[41];
 	raw_output = !x.branch;
 	if (review_export(&x, commit, e))
@@ -151,14 +173,18 @@ static int do_collect(int argc, char **argv, struct err *e)
 {
 	struct review_fetch f = {.spec = {COPY_FILE_MAX, COPY_TOTAL_MAX, 0, NULL}};
 	const char *of_file = NULL, *of_all = NULL, *keep = NULL;
-	const struct option options[] = {{"--shadow", &f.shadow},    {"--socket", &f.socket},  {"--ticket", &f.ticket},
+	const struct option options[] = {{"--shadow", &f.shadow},    {"--socket", &f.socket},
 					 {"--max-file", &of_file}, {"--max-total", &of_all}, {"--keep-free", &keep}};
 	struct collect_result r;
 	if (read_options(argc, argv, options, countof(options), e) || read_number(of_file, "--max-file", UINT64_MAX, &f.spec.file_max, e) ||
 	    read_number(of_all, "--max-total", UINT64_MAX, &f.spec.total_max, e) || read_number(keep, "--keep-free", UINT64_MAX, &f.spec.keep_free, e))
 		return -1;
-	if (!f.shadow || (f.socket && !f.ticket))
-		return err_set(e, ERR_INVALID, "%s is missing", f.shadow ? "--ticket" : "--shadow");
+	if (!f.shadow)
+		return err_set(e, ERR_INVALID, "--shadow is missing");
+	auto_free char *ticket = f.socket ? read_ticket(e) : NULL;
+	if (f.socket && !ticket)
+		return -1;
+	f.ticket = ticket;
 	if (f.spec.file_max > COPY_FILE_MAX)
 		f.spec.file_max = COPY_FILE_MAX;
 	return review_fetch_run(&f, &r, e) ? -1 : print_collected(&r, e);

@@ -300,9 +300,9 @@ static int serve(struct daemon *d)
 	int rc = loop_run(&d->loop, &e);
 	if (rc)
 		log_line(LOG_ERROR, "%s", e.msg);
+	unlinkat(d->run_dir, "skepd.sock", 0); // first: whoever connects now would be cut off
 	server_free(d->server);
 	preview_free(d->preview);
-	unlinkat(d->run_dir, "skepd.sock", 0);
 	e2b_envd_stop();
 	e2b_stop();
 	engine_free(d->engine);

@@ -179,10 +179,12 @@ static void on_restore(void *ctx, const struct err *e, const struct outcome *o)
 	struct review *r = ctx;
 	struct err why;
 	auto_free char *from = review_path(r, "dismiss"), *sock = engine_socket(r->g, r->box), *ticket = o && o->ticket ? xstrdup(o->ticket) : NULL;
-	char a0[] = "skep-review", a1[] = "put", a2[] = "--socket", a4[] = "--ticket", a6[] = "--from";
-	char *argv[] = {a0, a1, a2, sock, a4, ticket, a6, from, NULL};
+	char a0[] = "skep-review", a1[] = "put", a2[] = "--socket", a4[] = "--from";
+	char *argv[] = {a0, a1, a2, sock, a4, from, NULL};
+	auto_buf struct buf in = BUF_INIT(KEY_SIZE); // the ticket: a command line can be read by every user of this machine
+	buf_str(&in, ticket ? ticket : "");
 	job_note(r, o);
-	if (!e && !r->cancelled && (!ticket || spawn(r, argv, NULL, on_put, &why))) {
+	if (!e && !r->cancelled && (!ticket || spawn(r, argv, &in, on_put, &why))) {
 		e = &why;
 		if (!ticket)
 			err_set(&why, ERR_BUG, "a job without a ticket");
@@ -336,11 +338,13 @@ static void on_bundling(void *ctx, const struct err *e, const struct outcome *o)
 	struct box *b = box_of(r, &why);
 	auto_free char *work = review_path(r, "export"), *sock = engine_socket(r->g, r->box);
 	auto_free char *ticket = o && o->ticket ? xstrdup(o->ticket) : NULL;
-	char a0[] = "skep-review", a1[] = "bundle", a2[] = "--socket", a4[] = "--ticket", a6[] = "--work", a8[] = "--ref", dir[] = "--dir",
+	char a0[] = "skep-review", a1[] = "bundle", a2[] = "--socket", a4[] = "--work", a6[] = "--ref", dir[] = "--dir",
 	     branch[] = "--branch", base[] = "--base", most[] = "--most";
 	auto_free char *bytes = xasprintf("%llu", (unsigned long long)(b ? bundle_most(&b->row) : 0));
-	char *argv[] = {a0, a1, a2, sock, a4, ticket, a6, work, a8, r->ref, most, bytes, NULL, NULL, NULL, NULL, NULL, NULL, NULL};
-	size_t n = 12;
+	char *argv[] = {a0, a1, a2, sock, a4, work, a6, r->ref, most, bytes, NULL, NULL, NULL, NULL, NULL, NULL, NULL};
+	size_t n = 10;
+	auto_buf struct buf in = BUF_INIT(KEY_SIZE);
+	buf_str(&in, ticket ? ticket : "");
 	auto_free char *commit = b && base_commit(&b->row) ? xstrdup(base_commit(&b->row)) : NULL;
 	if (b && b->row.repo)
 		argv[n++] = dir, argv[n++] = b->row.repo;
@@ -351,7 +355,7 @@ static void on_bundling(void *ctx, const struct err *e, const struct outcome *o)
 	if (!e && b && !ticket)
 		err_set(&why, ERR_BUG, "an exec without a ticket");
 	job_note(r, o);
-	if (!r->cancelled && !e && (!b || !ticket || spawn(r, argv, NULL, on_exported, &why)))
+	if (!r->cancelled && !e && (!b || !ticket || spawn(r, argv, &in, on_exported, &why)))
 		e = &why;
 	if (e || r->cancelled)
 		finish(r, e);

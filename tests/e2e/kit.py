@@ -26,6 +26,8 @@ SHARED = os.environ.get("SKEP_TEST_SHARED") == "1"
 STASH = os.environ.get("SKEP_TEST_STASH", "")
 # Where a skepd that was built with sanitizers writes its reports. tools/run-tests fails when there is one.
 REPORTS = os.environ.get("SKEP_TEST_REPORTS", "")
+QUARANTINE = 64  # MiB of freed memory that it keeps, to see who still uses it
+HELD = 512 << 20 if REPORTS else 0  # bytes that it may have more than another one
 
 
 def wait_for(what, seconds=10.0, step=0.02, why="condition"):
@@ -109,7 +111,7 @@ class World:
             "USER": "root" if IS_ROOT else "tester",
         }
         if REPORTS:  # tests kill skepd: what it had not freed then is no leak
-            self.env["ASAN_OPTIONS"] = f"log_path={REPORTS}/skepd:detect_leaks=0:handle_abort=1:detect_stack_use_after_return=1"
+            self.env["ASAN_OPTIONS"] = f"log_path={REPORTS}/skepd:detect_leaks=0:handle_abort=1:quarantine_size_mb={QUARANTINE}"
         self.before = Leftovers(self)
         self.started = []  # processes a test started by itself, to be reaped
         self.lent = False

@@ -111,6 +111,15 @@ class Stdio:
         return err
 
 
+def test_what_can_not_be_read_is_answered_by_its_id(home):
+    s = Stdio(home)
+    for i, bad in enumerate((r'"params":{"name":"list","arguments":{"path":"a\u0000b"}}', r'"params":{"a":1,"a":2}', r'"params":{"a":"\ud800"}', '"params":{')):
+        s.put(f'{{"jsonrpc":"2.0","id":{i + 70},"method":"tools/call",{bad}}}\n'.encode())
+        answer = s.lines.get(timeout=30)
+        assert answer["id"] == i + 70 and answer["error"]["code"] == -32700, answer
+    s.close()
+
+
 def test_tools(home, project):
     m = Http(home, f"?stdio=1&cwd={project}")
     sid = m.tool("sandbox_create", name="agents-own")["sandbox"]

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from kit import ROOT
-from preview_kit import wait_port
+from preview_kit import SERVER, end, link, serve, wait_port
 
 CHROMIUM = shutil.which("chromium")
 AGENTS = os.environ.get("SKEP_TEST_AGENTS") or f"{ROOT}/build/agents"
@@ -86,7 +86,7 @@ def test_hot_reload(home):
     try:
         seen = b.until("status")
         assert seen["status"] == 200 and "skep_preview" not in seen["url"] and seen["cookie"] == ""
-        assert [c for c in seen["kept"] if c[0] == "skep_preview"] == [["skep_preview", f"5173-{sid}.localhost", True, "Lax"]]
+        assert [c for c in seen["kept"] if c[0] == "skep_preview"] == [["skep_preview", f"5173-{sid}.localhost", True, "Strict"]]
         for word in ("two", "three"):
             def edit():
                 home.skep("exec", sid, "--", "sh", "-c", f"echo 'export const word = \"{word}\";' > word.js").ok()
@@ -97,3 +97,40 @@ def test_hot_reload(home):
         b.close()
     with open(f"{home.dir}/word.js") as f:
         assert f.read() == 'export const word = "one";\n'
+
+
+# Says what it was asked for, beside what the server of preview_kit says.
+ASKED = """
+import http.server
+inner = http.server.BaseHTTPRequestHandler.parse_request
+def parse(self):
+    ok = inner(self)
+    if ok and (self.command == "POST" or "Upgrade" in self.headers):
+        open("/tmp/asked", "a").write(f"{self.command} {self.path}\\n")
+    return ok
+http.server.BaseHTTPRequestHandler.parse_request = parse
+"""
+
+
+@pytest.mark.skipif(not CHROMIUM or not os.path.exists(VITE), reason="chromium or its driver is not installed")
+def test_a_page_of_one_sandbox_and_the_preview_of_another(home):
+    """Under one public name both are one site, so the browser adds the user's cookie to what one of them asks of the other."""
+    sids = [home.new("--empty"), home.new("--empty")]
+    servers = [serve(home, sid, 3000, ASKED + SERVER) for sid in sids]
+    home.skep("token", "new", "--name", "one").ok()  # a listener that nobody could use is refused
+    status, made = home.api("POST", "/v1/listeners", {"address": "127.0.0.1:0", "public_urls": ["http://skep.test"]})
+    assert status == 201, made
+    links = [link(home, sid, 3000)["url"] for sid in sids]
+    assert all(x.startswith(f"http://3000-{sid}.skep.test/?") for x, sid in zip(links, sids)), links
+    p = subprocess.run(["node", f"{ROOT}/tests/e2e/neighbour.mjs", f"{AGENTS}/node_modules", CHROMIUM, f"{home.top}/profile", "skep.test", made["address"], *links],
+                       env={**os.environ, "HOME": home.top}, capture_output=True, timeout=120, check=False)
+    assert p.returncode == 0, p.stderr.decode()
+    seen = json.loads(p.stdout)
+    assert seen["opened"] == [["", ["Strict"]]] * 2
+    assert seen["own"]["socket"] == "open" and seen["own"]["read"] == 200 and "hello" in seen["own"]["framed"]
+    assert seen["other"]["socket"] == "refused" and seen["other"]["read"] == "refused" and "hello" not in seen["other"]["framed"]
+    asked = [home.skep("exec", sid, "--", "sh", "-c", "cat /tmp/asked || true").ok().out.split("\n") for sid in sids]
+    assert "GET /ws" in asked[0] and "POST /" in asked[0] and "POST /form" in asked[0], asked
+    assert asked[1] == [""], "what was meant for the other one has reached it"
+    for s in servers:
+        end(s)

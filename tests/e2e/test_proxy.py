@@ -187,7 +187,7 @@ def test_previews_through_a_proxy(home, site):
         url = link(home, sid, 3000)["url"]
         assert url.startswith(f"https://{site.host(below)}/?skep_preview="), url
         assert site.ask("GET", "/", headers={}, below=below)[0] == 401
-        status, headers, _ = site.ask("GET", "/?" + url.split("?")[1], headers={"Accept": "text/html"}, below=below)
+        status, headers, _ = site.ask("GET", "/?" + url.split("?")[1], headers={"Accept": "text/html", "Sec-Fetch-Site": "none"}, below=below)
         assert status == 307 and headers["Location"] == "/" and "; Secure" in headers["Set-Cookie"], headers
         pair = {"Cookie": headers["Set-Cookie"].split(";")[0]}
         assert site.ask("GET", "/", headers=pair, below=below)[2] == f"hello from {sid}\n".encode()

@@ -34,7 +34,7 @@ static void check_inwards(const struct http_head *h, const struct preview_target
 	if (n <= 0)
 		return;
 	must(again.chunked == h->chunked && again.has_length == h->has_length && again.length == h->length);
-	must(!preview_cookie(&again, PREVIEW_COOKIE).p && !preview_query(again.target, PREVIEW_COOKIE).p);
+	must(!preview_cookie(&again, PREVIEW_COOKIE, 0).p && !preview_query(again.target, PREVIEW_COOKIE).p);
 	must(again.target.p[0] == '/' || str_is(again.target, "*"));
 }
 

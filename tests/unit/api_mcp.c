@@ -57,6 +57,34 @@ static void messages(void **state)
 		assert_int_equal(f.http, 400);
 		mcp_message_done(&m);
 	}
+	static const struct {
+		const char *text, *id; // as JSON; NULL: none can be told
+	} unread[] = {
+		{"{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"a\",\"params\":{\"b\":\"c\\u0000d\"}}", "7"},
+		{"{\"params\":{\"id\":1,\"b\":\"\\u0000\"},\"method\":\"\\\"id\\\":2\", \"id\" :\t\"x\"}", "\"x\""},
+		{"{\"a\":1,\"a\":2,\"id\":-3}", "-3"},
+		{"{\"a\":\"\\ud800\",\"id\":3", "3"},
+		{"{\"a\":\"\xff\",\"id\":3}", "3"},
+		{"{\"id\":1,\"id\":1}", NULL},
+		{"{\"id\":\"a\\u0000\"}", NULL},
+		{"{\"id\":{\"id\":1}x}", NULL},
+		{"{\"id\":\"", NULL},
+		{"{\"id\"", NULL},
+		{"{\"id\":", NULL},
+		{"{\"a\":\"\\", NULL},
+		{"{\"id\":1.5,}", NULL},
+	};
+	for (size_t i = 0; i < countof(unread); i++) {
+		auto_buf struct buf id = BUF_INIT(64);
+		assert_int_equal(mcp_message_read(unread[i].text, strlen(unread[i].text), &m, &f), -1);
+		assert_int_equal(f.code, RPC_PARSE);
+		if (m.id)
+			json_print(&id, m.id, 0);
+		assert_int_equal(!m.id, !unread[i].id);
+		if (unread[i].id)
+			assert_string_equal(buf_cstr(&id), unread[i].id);
+		mcp_message_done(&m);
+	}
 	const char *answer = "{\"jsonrpc\":\"2.0\",\"id\":\"x\",\"result\":{}}", *note = "{\"jsonrpc\":\"2.0\",\"method\":\"n\"}";
 	assert_int_equal(mcp_message_read(answer, strlen(answer), &m, &f), 0);
 	assert_int_equal(m.kind, MCP_RESPONSE);

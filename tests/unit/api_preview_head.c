@@ -81,7 +81,8 @@ static void members_of_a_query(void **state)
 	}
 	assert_true(str_is(preview_query(str_of("/a?x=1&t=2%26&t=3"), "t"), "2%26"));
 	assert_null(preview_query(str_of("/a?tt=2"), "t").p);
-	assert_true(str_is(preview_cookie(request("GET / HTTP/1.1\r\nCookie: a=b;  t = c ; t=d\r\n\r\n"), "t"), "c"));
+	assert_true(str_is(preview_cookie(request("GET / HTTP/1.1\r\nCookie: a=b;  t = c ; t=d\r\n\r\n"), "t", 0), "c"));
+	assert_true(str_is(preview_cookie(request("GET / HTTP/1.1\r\nCookie: a=b;  t = c ; t=d\r\n\r\n"), "t", 1), "d"));
 }
 
 static char *inwards(const char *text, const struct preview_way *way, struct preview_request *r)
