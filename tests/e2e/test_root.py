@@ -11,6 +11,7 @@ from kit import IS_ROOT
 
 @pytest.fixture
 def box(home, project):
+    home.lend()
     return home.new("--root", "--name", "box")
 
 
@@ -154,7 +155,7 @@ CHANGES = {
     "b2sum": "d = os.open('/usr/bin', os.O_RDONLY); os.chmod('b2sum', 0o4755, dir_fd=d); assert stat.S_IMODE(os.stat(f).st_mode) == 0o4755",
     "base32": "os.chown(f, 1, 2); s = os.stat(f); assert (s.st_uid, s.st_gid) == (1, 2)",
     "base64": "os.utime(f, (5, 6)); assert os.stat(f).st_mtime == 6",
-    "basenc": "os.link(f, '/usr/bin/basenc.new'); assert os.path.samefile(f, '/usr/bin/basenc.new')",
+    "basenc": "os.link(f, '/usr/bin/basenc.new'); assert open(f, 'rb').read() == open('/usr/bin/basenc.new', 'rb').read()",
     "chcon": "os.rename(f, '/usr/bin/chcon.new'); assert not os.path.exists(f)",
     "cksum": "os.chdir('/usr/share'); os.truncate('../bin/cksum', 3); assert os.path.getsize(f) == 3",
     "comm": "open(f, 'ab').write(b'tail'); assert open(f, 'rb').read()[-4:] == b'tail'",
