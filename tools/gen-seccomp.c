@@ -82,8 +82,9 @@ enum { ROOT = 1, TRACE = 2, NESTED = 4, OWNS = 8, VARIANTS = 16 };
 // (isolate/seccomp.c). Without a supervisor the kernel answers both with ENOSYS.
 enum action {
 	KILL, REFUSE, NOSYS, TELL, PASS, RETURNS,
-	CHECK_clone = RETURNS, CHECK_ioctl, CHECK_ioprio_set, CHECK_personality, CHECK_prlimit64, CHECK_renameat2,
-	CHECK_setpriority, CHECK_socket, CHECK_socketpair, OWN_linkat, OWN_open, OWN_openat, ACTIONS,
+	CHECK_clone = RETURNS, CHECK_ioctl, CHECK_ioprio_set, CHECK_memfd_create, CHECK_mmap, CHECK_personality, CHECK_prlimit64,
+	CHECK_renameat2, CHECK_setpriority, CHECK_setsockopt, CHECK_socket, CHECK_socketpair, OWN_linkat, OWN_open, OWN_openat,
+	ACTIONS,
 	CHECK_sched_setaffinity = CHECK_prlimit64, CHECK_sched_setattr = CHECK_prlimit64,
 	CHECK_sched_setparam = CHECK_prlimit64, CHECK_sched_setscheduler = CHECK_prlimit64,
 	MOVE_rename = TELL, MOVE_renameat = TELL, MOVE_renameat2 = CHECK_renameat2
@@ -337,6 +338,33 @@ static void check_pass(struct program *p)
 	if_equal(p, MOVE_PASS, PASS, TELL);
 }
 
+static void check_mmap(struct program *p)
+{
+	load_arg(p, 3);
+	emit(p, BPF_JMP | BPF_JSET | BPF_K, 0x40000, REFUSE, PASS); // MAP_HUGETLB
+}
+
+static void check_memfd_create(struct program *p)
+{
+	load_arg(p, 1);
+	emit(p, BPF_JMP | BPF_JSET | BPF_K, 4, REFUSE, PASS); // MFD_HUGETLB
+}
+
+static void check_setsockopt(struct program *p)
+{
+	load_arg(p, 1);
+	int at = emit(p, BPF_JMP | BPF_JEQ | BPF_K, 41, -1, -1); // SOL_IPV6: the last two
+	if_equal(p, 1, -1, PASS);				     // SOL_SOCKET
+	load_arg(p, 2);
+	if_equal(p, 26, REFUSE, -1);   // SO_ATTACH_FILTER
+	if_equal(p, 50, REFUSE, -1);   // SO_ATTACH_BPF
+	if_equal(p, 51, REFUSE, -1);   // SO_ATTACH_REUSEPORT_CBPF
+	if_equal(p, 52, REFUSE, PASS); // SO_ATTACH_REUSEPORT_EBPF
+	p->i[at].jt = ACTIONS + p->n;
+	load_arg(p, 2);
+	if_equal(p, 32, REFUSE, PASS); // IPV6_FLOWLABEL_MGR
+}
+
 static void check_socket(struct program *p)
 {
 	load_arg(p, 0);
@@ -376,10 +404,13 @@ static void build(struct program *p, int variant)
 		[CHECK_clone] = check_clone,
 		[CHECK_ioctl] = check_ioctl,
 		[CHECK_ioprio_set] = check_ioprio_set,
+		[CHECK_memfd_create] = check_memfd_create,
+		[CHECK_mmap] = check_mmap,
 		[CHECK_personality] = check_personality,
 		[CHECK_prlimit64] = check_prlimit64,
 		[CHECK_renameat2] = check_pass,
 		[CHECK_setpriority] = check_setpriority,
+		[CHECK_setsockopt] = check_setsockopt,
 		[CHECK_socket] = check_socket,
 		[CHECK_socketpair] = check_socketpair,
 		[OWN_linkat] = check_pass,

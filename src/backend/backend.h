@@ -8,6 +8,7 @@
 #include "base/sha256.h"
 #include "model/layer.h"
 #include "model/spec.h"
+#include "model/volume.h"
 
 struct cell;
 struct backend;
@@ -19,6 +20,11 @@ struct reply {
 
 struct layer_reply {
 	void (*fn)(void *ctx, const struct err *e, const struct layer_result *r); // e NULL = done, and r says what
+	void *ctx;
+};
+
+struct volume_reply {
+	void (*fn)(void *ctx, const struct err *e, int fd); // fd of the answer, borrowed; e NULL = done
 	void *ctx;
 };
 
@@ -121,6 +127,8 @@ struct backend_ops {
 	void (*remove)(struct backend *b, char *const *dirs, struct reply r);
 	// Work on whole layers (model/layer.h). Everything in op is copied. Asked again when the nursery died over it.
 	void (*layer)(struct backend *b, const struct layer_op *op, struct layer_reply r);
+	// Work on files in a volume. body: what is put, borrowed, else -1. Asked again when the nursery died over it.
+	void (*volume)(struct backend *b, const struct volume_op *op, int body, struct volume_reply r);
 	void (*free)(struct backend *b); // lets go of every cell; they live on
 };
 

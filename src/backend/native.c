@@ -296,7 +296,7 @@ static void send_job(struct native *n, uint8_t type)
 {
 	n->jobs->type = type;
 	if (n->connected)
-		chan_send_buf(&n->ch, type, n->jobs->id, &n->jobs->again);
+		request_hand_over(n, n->jobs);
 }
 
 static void native_remove(struct backend *b, char *const *dirs, struct reply r)
@@ -322,6 +322,17 @@ static void native_layer(struct backend *b, const struct layer_op *op, struct la
 	n->jobs->again = BUF_INIT(FRAME_MAX);
 	layer_op_write(&n->jobs->again, op);
 	send_job(n, M_LAYER);
+}
+
+static void native_volume(struct backend *b, const struct volume_op *op, int body, struct volume_reply r)
+{
+	struct native *n = native_of(b);
+	request_add(&n->jobs, &n->last_id, (struct reply){0});
+	n->jobs->volume = r;
+	n->jobs->body = body >= 0 ? fcntl(body, F_DUPFD_CLOEXEC, 3) : -1;
+	n->jobs->again = BUF_INIT(FRAME_MAX);
+	volume_op_write(&n->jobs->again, op);
+	send_job(n, M_VOLUME);
 }
 
 static void native_free(struct backend *b)
@@ -359,6 +370,7 @@ static const struct backend_ops native_ops = {
 	.stop = native_stop,
 	.remove = native_remove,
 	.layer = native_layer,
+	.volume = native_volume,
 	.free = native_free,
 };
 

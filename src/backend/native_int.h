@@ -22,10 +22,12 @@ enum cell_phase {
 
 struct request {
 	uint32_t id;
-	struct reply reply; // one of the four
+	struct reply reply; // one of the five
 	struct layer_reply layer;
 	struct count_reply count;
 	struct dial_reply dial;
+	struct volume_reply volume;
+	int body; // goes along with `again`, owned; -1 = nothing does. Of a request without `again` it means nothing
 	uint8_t type; // of the message that is repeated
 	struct request *next;
 	struct buf again; // payload of a request that is repeated when the nursery comes back
@@ -165,8 +167,10 @@ int layer_make(const char *layer, struct err *e) MUST_USE; // where no slot brin
 int sealed_memory(const struct buf *b, struct err *e) MUST_USE; // sealed.c: a descriptor nobody can write through
 
 uint32_t request_add(struct request **list, uint32_t *last_id, struct reply r);
+void request_hand_over(struct native *n, const struct request *q); // to the nursery, once more
 bool request_end(struct request **list, uint32_t id, const struct err *e); // false when there is none
 bool request_done(struct request **list, const struct frame *f);	   // well, with what the frame tells
+bool request_opened(struct request **list, const struct frame *f); // likewise, with its descriptor
 void requests_drop(struct request **list); // nobody is told
 bool request_dialled(struct request **list, uint32_t id, struct flow *flow);
 void request_end_all(struct request **list, const struct err *e);

@@ -27,6 +27,7 @@
 	X(CELL_GONE, "cell.gone") \
 	X(STORE_BEGIN, "store.begin") \
 	X(STORE_COMMIT, "store.commit") \
+	X(STORE_BACKUP, "store.backup") \
 	X(ENGINE_CREATE, "engine.create") \
 	X(ENGINE_SPEC, "engine.spec") \
 	X(ENGINE_UP, "engine.up") \

@@ -35,6 +35,7 @@
 #include "cell/output.h"
 #include "cell/seat.h"
 #include "journal/journal.h"
+#include "model/pending.h"
 #include "model/spec.h"
 
 enum cell_stage { CELL_WAITING, CELL_BUILDING, CELL_UP, CELL_ENDING, CELL_GONE, CELL_OVER };
@@ -125,6 +126,8 @@ struct cell {
 	struct client *clients;
 	struct sx *execs; // newest first
 	uint32_t n_execs, last_number;
+	uint64_t refreshed_ms; // refresh.c
+	int root;	       // of its file tree, as soon as a second command is likely; -1
 	struct journal journal;
 	int sandbox_dir, out_dir;
 	struct cgroup cgroup;
@@ -132,6 +135,7 @@ struct cell {
 	char *ending_layer; // what the layer is called while it goes
 	uint32_t pending;
 	char **changed;
+	struct changes_sum sum;
 	char *gone_reason;
 	uint32_t spec_request, pause_request;
 	// watchdog

@@ -218,9 +218,12 @@ int contain_mold(struct contain *c, const int *trees, int n_trees, struct err *e
 {
 	struct plan p = {0};
 	c->molded = true;
+	struct err none;
 	if (make_own(c, e) || limit_namespace(c, e) || open_network(c, e) || contain_test_namespaces(c, false, e) || open_mask_sources(c, e) ||
 	    open_root(c, e))
 		return -1;
+	if (net_state_open(&c->state, &none)) // where that is not to be had, it serves one cell
+		net_state_done(&c->state);
 	rootfs_frame(c->host, &p);
 	if (apply(c, &p, e) || (c->scratch = fs_open(c->root, ROOTFS_SCRATCH, O_PATH | O_DIRECTORY, 0, e)) < 0)
 		return -1;

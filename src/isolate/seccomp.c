@@ -127,6 +127,10 @@ static void judge(struct seccomp_event *ev)
 		}
 	if (ev->nr == SYS_socket || ev->nr == SYS_socketpair)
 		ev->error = socket_error(ev);
+	if (ev->nr == SYS_setsockopt)
+		ev->error = ENOPROTOOPT;
+	if (ev->nr == SYS_mmap || ev->nr == SYS_memfd_create) // as where no huge page is left
+		ev->error = ENOMEM;
 }
 
 // Only a wish: without it every wake-up may go to another, sleeping processor.

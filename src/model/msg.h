@@ -75,7 +75,7 @@ enum msg_type {
 	M_EXIT,	   // exec_result; I: stream 1: the cell ends with it, M_CHANGES follows; u32 wait status, or u32 -1 and u32 errno, str what
 	M_CHANGES, // I: u32 count, strv as for C, u32 files changed since the walk before beyond those told, u32 n, n x (u8 kind, u8 as
 		   // the base again, u8 executable, str path, bytes SHA-256 before, after; empty: none). C, after M_EXIT where the cell ends with it: u32 count or
-		   // CHANGES_UNKNOWN, strv "A path" | "M path" | "D path"
+		   // CHANGES_UNKNOWN, strv "A path" | "M path" | "D path". Then, from newer ones, bytes changes_sum (model/pending.h)
 	M_DONE,	   // C, last: u8 sandbox removed
 
 	// I: skep-cell -> init
@@ -86,7 +86,7 @@ enum msg_type {
 	M_CLONE,   // to a mold: stream 1: its sockets are known; + fd: the channel of the process to clone -> M_OK u32 pid, + fd: pidfd | M_ERR
 	M_SCRATCH, // from a mold, before its answer: + fd: the tmpfs its cells have in turn
 	M_CLEAN,   // to a mold: its last cell left something in its scratch space -> M_OK | M_ERR
-	M_FIT,	   // to a mold: has anything moved in its network? -> M_OK | M_ERR
+	M_FIT,	   // to a mold: is its network as it was made? What its overlays remember of the files below is dropped -> M_OK | M_ERR
 	M_WALK,	   // u8 first in this cell: what is older than it is no news: look what changed, beside the work -> M_CHANGES with id 1
 	M_USAGE,   // u64 memory limit (0 = only look), u64 bytes in files without a name -> M_USAGE u64 bytes used, u32 pid of the process killed for it or 0, u32 processes and threads
 	M_MOVABLE, // id; str name, u8 enum move_verb, u8 as somebody else: u32 uid, u32 gid, u64 capabilities, u32 n, n x u32 groups; + fd: its directory:
@@ -135,6 +135,10 @@ enum msg_type {
 	M_LINE,	   // -> M_OK + fd: channel C | M_ERR
 	// C: client -> cell
 	M_SEEN,	   // of who has a line: stream 1 or 2: u64 offset: what is before it has come. 0: the client goes and does not come back
+	// I
+	M_ROOT,	   // asked empty -> the same + fd: the cell's root directory, O_PATH
+	// N: skepd -> nursery
+	M_VOLUME,  // volume_op (model/volume.h); + fd of the bytes that are put -> M_OK + fd of the answer | M_ERR
 };
 
 // GATE_WIDE4 and 6 listen only while the policy has ranges that allow: whoever has the policy knows.

@@ -210,7 +210,7 @@ void place_write(struct buf *b, const struct cell_spec *s)
 		wire_str(b, s->mounts[i].src);
 		wire_str(b, s->mounts[i].dst);
 		wire_u8(b, s->mounts[i].writable);
-		wire_u8(b, s->mounts[i].cache);
+		wire_u8(b, (uint8_t)(s->mounts[i].cache | s->mounts[i].volume << 1));
 	}
 }
 
@@ -287,7 +287,9 @@ static void mounts_read(struct wire *w, struct cell_spec *s)
 		m->src = wire_get_str(w);
 		m->dst = wire_get_str(w);
 		m->writable = wire_get_u8(w);
-		m->cache = wire_get_u8(w);
+		uint8_t how = wire_get_u8(w);
+		m->cache = how & 1;
+		m->volume = how & 2;
 		if (!m->src || !m->dst)
 			w->bad = true;
 	}

@@ -13,6 +13,10 @@ from kit import IS_ROOT, proc_state, read_proc, wait_for
 NS = "/usr/bin/python3 -c 'import socket; print(int.from_bytes(socket.socket().getsockopt(1, 71, 8), \"little\"))'"
 
 
+# Asks only for the way: no packet moves, and the namespace keeps what it found out.
+CONNECT_6 = "import socket; socket.socket(socket.AF_INET6, socket.SOCK_DGRAM).connect((\"::1\", 9))"
+
+
 def mold_pids(home):
     home.watch()
     found = []
@@ -63,6 +67,7 @@ def test_used_again_with_a_name_for_commits(home, skep):
         "touch y && rm y",
         "exec 3<>/dev/tcp/127.0.0.1/9 || true",
         "echo x > /dev/udp/127.0.0.1/9",
+        f"python3 -c '{CONNECT_6}'",
     ) + (() if IS_ROOT else (  # the scratch space belongs to the one user there is
         "chmod 700 /tmp",
         "chmod 1770 /dev/shm; touch /dev/shm/x",
@@ -76,6 +81,52 @@ def test_not_after_a_touch(skep, mark):
     marked = skep("run", "--", "bash", "-c", f"{NS}; {mark} 2>/dev/null; true").ok().line
     skep("rm", "--all", "--force").ok()
     assert marked not in runs(skep, 12)
+
+
+def test_network_reads_as_new(skep):
+    """Whatever the kernel lists of a network namespace is the same for a cell that follows another as for the first one."""
+    look = "cd /proc/net; cat ip6_flowlabel igmp igmp6 snmp snmp6 netstat ipv6_route rt6_stats if_inet6 fib_trie sockstat6 dev arp; " + NS
+    first = skep("run", "--", "sh", "-c", look).ok().out.splitlines()[:-1]
+    for _ in range(6):
+        skep("run", "--", "python3", "-c", CONNECT_6).ok()
+        assert skep("run", "--", "sh", "-c", look).ok().out.splitlines()[:-1] == first
+
+
+def test_sees_the_files_of_today(home, skep):
+    """An overlay keeps what it looked up: a file that an editor replaced, one that came, and one that went."""
+    look = f"cat f; cat d/g; ls new gone 2>/dev/null; {NS}"
+    os.mkdir(f"{home.dir}/d")
+    seen = []
+    for i in range(10):
+        for name in ("f", "d/g"):
+            with open(f"{home.dir}/.next", "w", encoding="ascii") as f:
+                f.write(f"{i}\n")
+            os.rename(f"{home.dir}/.next", f"{home.dir}/{name}")
+        come, went = ("new", "gone") if i % 2 else ("gone", "new")
+        with open(f"{home.dir}/{come}", "w", encoding="ascii"):
+            pass
+        if os.path.exists(f"{home.dir}/{went}"):
+            os.unlink(f"{home.dir}/{went}")
+        *lines, ns = skep("run", "--", "sh", "-c", look).ok().out.splitlines()
+        assert lines == [str(i), str(i), come]
+        seen.append(ns)
+    assert len(set(seen)) < len(seen), "no mold was used again: the test shows nothing"
+
+
+def test_a_live_cell_sees_the_files_of_today(home, skep):
+    """Before a command starts, at most once a second (src/cell/refresh.h)."""
+    with open(f"{home.dir}/f", "w", encoding="ascii") as f:
+        f.write("old\n")
+    sid = skep("new").ok().line
+    assert skep("exec", sid, "--", "cat", "f").ok().line == "old"
+    assert skep("exec", sid, "--", "ls", "new").rc != 0
+    with open(f"{home.dir}/.next", "w", encoding="ascii") as f:
+        f.write("new\n")
+    os.rename(f"{home.dir}/.next", f"{home.dir}/f")
+    with open(f"{home.dir}/new", "w", encoding="ascii"):
+        pass
+    wait_for(lambda: skep("exec", sid, "--", "cat", "f", "new").out == "new\n", 20, 0.3, "the cell to see what the host made")
+    skep("rm", "--force", sid).ok()
 
 
 def test_carries_nothing_over(home, skep):
