@@ -188,7 +188,7 @@ def test_files_of_the_host_are_changed_in_place(home, skep, box):
     before = {n: os.stat(f"/usr/bin/{n}") for n in CHANGES}
     with open(f"{home.dir}/change.py", "w", encoding="ascii") as f:
         f.write(CHANGE_ALL.format(changes=CHANGES))
-    assert skep("exec", box, "--", "python3", "change.py", timeout=120).ok().out == ""
+    assert skep("exec", box, "--", "python3", "change.py", timeout=300).ok().out == ""
     for n, b in before.items():
         a = os.stat(f"/usr/bin/{n}")
         assert (a.st_mode, a.st_uid, a.st_nlink, a.st_size, a.st_mtime_ns) == (b.st_mode, b.st_uid, b.st_nlink, b.st_size, b.st_mtime_ns), n
@@ -259,6 +259,6 @@ apt-get {repository} install -y --no-install-recommends hostname
 dpkg --audit >&2
 test -z "$(dpkg --audit)"
 /bin/hostname; /bin/dnsdomainname; dpkg-query -W -f '${{Version}} ${{Status}}\\n' hostname"""
-    r = skep("exec", box, "--", "sh", "-c", script, timeout=240)
+    r = skep("exec", box, "--", "sh", "-c", script, timeout=400)
     assert r.rc == 0, r.out[-3000:] + r.err[-3000:]
     assert r.out.splitlines()[-3:] == ["ninety-nine", "ninety-nine", "99 install ok installed"]
