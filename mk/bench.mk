@@ -2,7 +2,7 @@
 # make bench [BENCH_ARGS='--full']: the budgets against the peers that are installed, same machine, same run.
 # Only a whole run replaces the table in docs/.
 
-BENCH_TOOLS := $(addprefix $(B)/bench/,spawn exec-conn gate_client gate_server gate_relay)
+BENCH_TOOLS := $(addprefix $(B)/bench/,spawn exec-conn gate_client gate_server gate_relay gate_ways)
 $(B)/bench/spawn: bench/spawn.c
 	@mkdir -p $(@D)
 	$(CC) -std=gnu17 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -static -o $@ $<

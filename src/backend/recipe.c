@@ -264,10 +264,12 @@ static void recipe_lend(struct recipe *r, struct cell *c)
 	const struct lender *l = &r->n->b.lender;
 	if (!r->kind.n)
 		return;
-	if (l->lend && l->lend(l->ctx, &c->lent))
+	if (l->lend && l->lend(l->ctx, &c->lent)) {
 		recipe_expect(c, &r->shape);
-	else
-		recipe_end_slot(c);
+		return;
+	}
+	r->rests_until_ms = clock_ms() + RECIPE_AGAIN_MS;
+	recipe_end_slot(c);
 }
 
 void recipe_slot(struct native *n, struct frame *f)

@@ -91,10 +91,11 @@ void box_free(void *p)
 
 void box_drop(struct box *b)
 {
+	struct backend *be = b->g->backend;
 	struct err e;
 	list_unlink(&b->g->boxes, b, next);
-	if (b->g->backend->ops->forsake)
-		b->g->backend->ops->forsake(b->g->backend, b->row.id);
+	if (be && be->ops->forsake) // a slot that waits for it
+		be->ops->forsake(be, b->row.id);
 	volumes_moved(b);
 	box_tell(b, true);
 	err_set(&e, ERR_NOT_FOUND, "sandbox %s was removed", b->row.id);

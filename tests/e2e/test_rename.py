@@ -352,6 +352,20 @@ print(json.dumps([before, results, tree(top), hidden()]))
     assert now == before and (left == [] or (point.startswith("move.copy:kill") and left[0] == "./.skep-rename.d"))
 
 
+@pytest.mark.user
+@pytest.mark.parametrize("point", ("own.copy:fail:1", "own.copy:kill:1"))
+def test_a_copy_that_fails_leaves_the_file_as_it_was(home, skep, point):
+    """A file of the host, below the root of an ordinary user (init/owned.h). Each helper of pid 1 gives up, or is killed: the call is refused as the kernel refuses it, and the file is whole."""
+    home.lend()
+    skep("ps").ok()
+    restart(home, point)
+    sid = home.new("--root")
+    script = "cp /usr/bin/arch /tmp/arch; chmod 700 /usr/bin/arch 2>/dev/null; echo $? $(stat -c %a /usr/bin/arch); cmp /usr/bin/arch /tmp/arch; ls -A /usr/bin | grep '^.skep'"
+    lines = skep("exec", sid, "--", "sh", "-c", script).out.splitlines()
+    assert lines[0] == "1 755"
+    assert lines[1:] == [] or (point == "own.copy:kill:1" and lines[1:] == [".skep-own"])  # the next one clears it away
+
+
 def big(home, n):
     for i in range(n):
         os.makedirs(f"{home.dir}/big/d{i % 40}", exist_ok=True)

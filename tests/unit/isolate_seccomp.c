@@ -176,7 +176,7 @@ static void test_dangerous(void **state)
 		SYS_syslog, SYS_acct, SYS_vmsplice, SYS_remap_file_pages, SYS_memfd_secret, SYS_fanotify_init, SYS_quotactl,
 		SYS_io_uring_setup, SYS_io_uring_enter, SYS_io_uring_register,
 	};
-	static const struct seccomp_opts widest = {true, true, true, false};
+	static const struct seccomp_opts widest = {true, true, true, true};
 	for (size_t i = 0; i < countof(mounting); i++) {
 		assert_int_equal(judge(&user, mounting[i], 0, 0, 0), REFUSE);
 		assert_int_equal(judge(&root, mounting[i], 0, 0, 0), REFUSE);
@@ -250,6 +250,26 @@ static void test_arguments(void **state)
 	assert_int_equal(judge(&user, SYS_personality, PER_LINUX32, 0, 0), PASS);
 	assert_int_equal(judge(&user, SYS_personality, ADDR_NO_RANDOMIZE, 0, 0), PASS);
 	assert_int_equal(judge(&user, SYS_personality, READ_IMPLIES_EXEC, 0, 0), REFUSE);
+}
+
+// Only where the host's files are nobody's; an open for reading never waits, nor does a link by pid 1's own helper.
+static void test_owning_calls(void **state)
+{
+	(void)state;
+	static const struct seccomp_opts owns = {.root = true, .trace = true, .owns = true};
+	static const long paths[] = {SYS_truncate, SYS_fchmodat, SYS_fchownat, SYS_utimensat, SYS_linkat, SYS_setxattr, SYS_lsetxattr, SYS_removexattr, SYS_openat2};
+	for (size_t i = 0; i < countof(paths); i++) {
+		assert_int_equal(judge(&owns, paths[i], 0, 0, 0), REFUSE); // which of the two reports it is the number says
+		assert_int_equal(judge(&root, paths[i], 0, 0, 0), PASS);
+		assert_int_equal(judge(&user, paths[i], 0, 0, 0), PASS);
+	}
+	assert_int_equal(judge(&owns, SYS_openat, 0, 0, O_RDONLY | O_CLOEXEC), PASS);
+	assert_int_equal(judge(&owns, SYS_openat, 0, 0, O_WRONLY), REFUSE);
+	assert_int_equal(judge(&owns, SYS_openat, 0, 0, O_RDWR), REFUSE);
+	assert_int_equal(judge(&owns, SYS_openat, 0, 0, O_RDONLY | O_TRUNC), REFUSE);
+	assert_int_equal(judge(&root, SYS_openat, 0, 0, O_RDWR), PASS);
+	assert_int_equal(judge(&owns, SYS_fchmod, 0, 0, 0), PASS);
+	assert_int_equal(judge(&owns, SYS_unlinkat, 0, 0, 0), PASS);
 }
 
 // The published list is the one in force: the section of this architecture, letter for letter.
@@ -667,7 +687,8 @@ int main(void)
 		cmocka_unit_test(test_dangerous),
 		cmocka_unit_test(test_options),
 		cmocka_unit_test(test_arguments),
-		cmocka_unit_test(test_published_list),
+		cmocka_unit_test(test_owning_calls),
+	cmocka_unit_test(test_published_list),
 		cmocka_unit_test(test_plan),
 		cmocka_unit_test(test_loaded),
 		cmocka_unit_test(test_all_refused),
