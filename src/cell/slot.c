@@ -11,6 +11,7 @@
 #include "init/init.h"
 #include "init/sudo.h"
 #include "isolate/contain.h"
+#include "isolate/setid.h"
 #include "model/msg.h"
 #include <dirent.h>
 #include <errno.h>
@@ -129,7 +130,7 @@ _Noreturn void slot_serve(struct contain *c, struct chan *ch)
 	struct init_opts opts = {
 		.channel = ch, .uid = c->uid, .gid = c->gid, .profile = c->profile, .ws_path = s.ws_path,
 		.changes = {c->layer, c->base, c->lowers, c->n_lowers, (int)s.n_base_lowers, s.hide},
-		.ends_with_exec = s.ends_with_exec && s.has_exec, .score = c->score, .sudo = sudo,
+		.ends_with_exec = s.ends_with_exec && s.has_exec, .score = c->score, .sudo = sudo, .filter = c->no_setid ? setid_commands() : NULL,
 		.cpus_milli = supervised ? s.limits.cpus_milli : 0,
 	};
 	init_run(&opts, &ready, listener);

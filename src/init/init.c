@@ -461,6 +461,7 @@ _Noreturn void init_run(struct init_opts *opts, const struct buf *ready, int rea
 	struct err e;
 	self.opts = opts;
 	spawn_score(opts->score);
+	spawn_filter(opts->filter);
 	self.walked = BUF_INIT(WALKED_MAX);
 	clock_gettime(CLOCK_REALTIME_COARSE, &self.start); // the clock that files are stamped with
 	collect_init(&opts->changes, opts->ws_path);

@@ -35,6 +35,7 @@ struct contain {
 	int lowers[LIMIT_LAYERS]; // the workspace parts of sealed layers, for the same; -1: it has none
 	int n_lowers;
 	uint32_t uid, gid; // inside
+	bool no_setid; // commands need setid_commands (isolate/setid.h)
 	int score; // pid 1's own place in the order of the OOM killer, open after lock
 };
 
