@@ -43,6 +43,12 @@ void spawn_filter(const struct sock_fprog *program)
 	filter = program;
 }
 
+bool spawn_is_stopped(pid_t child)
+{
+	siginfo_t si = {0};
+	return !waitid(P_PID, (id_t)child, &si, WSTOPPED | WNOHANG | WNOWAIT) && si.si_pid == child;
+}
+
 static void set_score(int value)
 {
 	char text[16];

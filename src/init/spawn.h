@@ -30,6 +30,7 @@ void spawn_score(int fd);
 // A filter of system calls that every command gets, for good; NULL = none. Borrowed.
 struct sock_fprog;
 void spawn_filter(const struct sock_fprog *program);
+bool spawn_is_stopped(pid_t child);
 void spawn_doomed(void);
 void spawn_spared(void);
 

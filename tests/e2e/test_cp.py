@@ -211,3 +211,30 @@ def test_copy_from_a_paused_one(home, skep, box):
     skep("pause", box).ok()
     skep("cp", "box:/home/skep/f", f"{home.top}/f").ok()
     wait_for(lambda: home.show(box)["state"] in ("running", "paused"))
+
+
+def test_processes_inside_can_not_stop_it(home, skep, box):
+    """A command that stops every process it may: the copy goes on, or ends, but nobody waits for ever."""
+    name = f"{home.top}/stopped"
+    with open(name, "wb") as f:
+        f.write(os.urandom(3 << 20))
+    code = """
+import os, signal
+own = os.getpid()
+print("ready", flush=True)
+while True:
+    for p in os.listdir("/proc"):
+        if p.isdigit() and int(p) not in (1, own, os.getppid()):
+            try:
+                os.kill(int(p), signal.SIGSTOP)
+            except OSError:
+                pass
+"""
+    p = home.popen("exec", "box", "--", "python3", "-c", code)
+    try:
+        assert p.stdout.readline() == b"ready\n"
+        skep("cp", name, "box:/home/skep/one", timeout=120)
+        skep("cp", "box:/home/skep/one", f"{home.top}/two", timeout=120)
+    finally:
+        p.kill()
+        p.communicate()
