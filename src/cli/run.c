@@ -45,13 +45,6 @@ static void list_changes(struct buf *b, const struct pump_result *r)
 	buf_str(b, r->n_changes > SUMMARY_NAMES || n < r->n_changes ? ", \xe2\x80\xa6)\n" : ")\n");
 }
 
-// For a person: on a terminal, or when asked for. Stdout stays the command's.
-static bool is_told(void)
-{
-	const char *want = getenv("SKEP_SUMMARY");
-	return isatty(STDERR_FILENO) || (want && !strcmp(want, "always"));
-}
-
 static void summarize(const char *ref, const struct pump_result *r)
 {
 	auto_buf struct buf b = BUF_INIT(64 << 10);
@@ -153,9 +146,9 @@ static int run_run(const struct call *c)
 	int status = session_run(c, json_object_get(box, "attach"), spec, &r);
 	if (status == 127 && r.exit.reason && !o->image)
 		advice_missing(c->words[0]);
-	if (status || is_told())
+	if (status || advice_is_wanted())
 		advice_refused(o, id);
-	if (r.has_changes && is_told())
+	if (r.has_changes && advice_is_wanted())
 		summarize(*name ? name : id, &r);
 	if (o->rm && !r.removed)
 		remove_after(c, id);
