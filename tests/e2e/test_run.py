@@ -4,6 +4,7 @@ import hashlib
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 
@@ -402,3 +403,19 @@ def test_a_layer_used_again_carries_nothing_over(home, skep):
         skep("run", "--", "/usr/bin/python3", "-c", mark).ok()
     for _ in range(12):
         assert skep("run", "--", "/usr/bin/python3", "-c", look).ok().line == clean
+
+
+IGNORED = ["/bin/sh", "-c", "trap '' INT QUIT; exec \"$@\"", "sh"]
+
+
+def test_commands_get_signals_that_we_ignore(home):
+    """Started by a script's background job, which ignores ^C, skep ignores it too; a command inside has its defaults."""
+    r = subprocess.run([*IGNORED, f"{home.programs}/skep", "run", "--", "sh", "-c", "kill -INT $$; echo survived"], cwd=home.dir, env=home.env, capture_output=True, timeout=60)
+    assert (r.returncode, r.stdout) == (128 + signal.SIGINT, b""), r
+
+
+def test_the_tests_run_with_signals_ignored(tmp_path):
+    """A part of this suite that sends them, as `make test &` of a script starts it."""
+    r = subprocess.run([*IGNORED, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={tmp_path}/pt", __file__, "-k", "second_signal or commands_get"],
+                       capture_output=True, timeout=300)
+    assert r.returncode == 0 and b"2 passed" in r.stdout, r.stdout[-3000:]
