@@ -24,6 +24,7 @@ void pump_result_done(struct pump_result *r)
 {
 	exec_result_done(&r->exit);
 	strv_free(r->changes);
+	changes_sum_done(&r->sum);
 	strv_free(r->hits);
 	*r = (struct pump_result){0};
 }

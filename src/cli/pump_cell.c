@@ -107,6 +107,7 @@ static int on_changes(struct pump *p, struct wire *w)
 	p->r->n_changes = n;
 	p->r->changes = list;
 	p->r->has_changes = true;
+	changes_sum_read(w, &p->r->sum);
 	return 0;
 }
 
