@@ -51,3 +51,9 @@ bool key_equal(const char *a, const char *b)
 		diff |= a[i] ^ b[i];
 	return !diff;
 }
+
+bool name_is_valid(const char *s)
+{
+	size_t n = strlen(s);
+	return n >= 1 && n <= 40 && s[0] != '-' && strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == n && !id_is(s);
+}

@@ -10,3 +10,5 @@ void id_make(char kind, char out[ID_SIZE]); // aborts if the kernel has no rando
 bool id_is(const char *s);
 void key_make(char out[KEY_SIZE]);
 bool key_equal(const char *a, const char *b); // constant time in the contents
+// What a user may call a sandbox, an image, a snapshot: 1 to 40 of a-z 0-9 -, not starting with -, and not like an id.
+bool name_is_valid(const char *name);

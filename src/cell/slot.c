@@ -11,6 +11,7 @@
 #include "init/init.h"
 #include "init/sudo.h"
 #include "isolate/contain.h"
+#include "isolate/setid.h"
 #include "model/msg.h"
 #include <dirent.h>
 #include <errno.h>
@@ -131,6 +132,7 @@ _Noreturn void slot_serve(struct contain *c, struct chan *ch)
 		.changes = {.layer = c->layer, .base = c->base, .lowers = c->lowers, .n_lowers = c->n_lowers,
 			    .n_base_lowers = (int)s.n_base_lowers, .homes = c->homes, .hide = s.hide},
 		.ends_with_exec = s.ends_with_exec && s.has_exec, .score = c->score, .sudo = sudo,
+		.filter = c->no_setid ? setid_commands() : NULL,
 		.cpus_milli = supervised ? s.limits.cpus_milli : 0,
 	};
 	init_run(&opts, &ready, listener);

@@ -189,7 +189,7 @@ static bool is_at_or_below(const char *path, const char *dir)
 	return *dir && str_has_prefix(path, dir) && (!path[n] || path[n] == '/');
 }
 
-const char *api_pick(const json_t *boxes, const char *cwd)
+const char *api_pick(const json_t *boxes, const char *cwd, bool clean_too)
 {
 	size_t i;
 	json_t *s;
@@ -197,13 +197,13 @@ const char *api_pick(const json_t *boxes, const char *cwd)
 	{
 		const json_t *pending = json_object_get(s, "pending");
 		bool clean = json_is_integer(pending) && !json_integer_value(pending);
-		if (!clean && is_at_or_below(cwd, json_str(s, "repo")))
+		if ((!clean || clean_too) && is_at_or_below(cwd, json_str(s, "repo")))
 			return json_str(s, "id");
 	}
 	return NULL;
 }
 
-char *api_default_id(struct api *a, struct err *e)
+static char *id_of_directory(struct api *a, bool clean_too, struct err *e)
 {
 	if (home_remote()) {
 		err_set(e, ERR_INVALID, "name a sandbox: this directory is not on the machine of SKEP_HOST (skep ps lists them)");
@@ -213,9 +213,22 @@ char *api_default_id(struct api *a, struct err *e)
 	auto_json json_t *j = api_json(a, "GET", "/v1/sandboxes", NULL, e);
 	if (!j)
 		return NULL;
-	const char *id = cwd ? api_pick(json_object_get(j, "sandboxes"), cwd) : NULL;
+	const json_t *boxes = json_object_get(j, "sandboxes");
+	const char *id = cwd ? api_pick(boxes, cwd, false) : NULL;
+	if (!id && cwd && clean_too)
+		id = api_pick(boxes, cwd, true);
 	if (id)
 		return xstrdup(id);
-	err_set(e, ERR_NOT_FOUND, "no sandbox of this directory has pending changes (name one; skep ps lists them)");
+	err_set(e, ERR_NOT_FOUND, "no sandbox of this directory %s (name one; skep ps lists them)", clean_too ? "is there" : "has pending changes");
 	return NULL;
+}
+
+char *api_default_id(struct api *a, struct err *e)
+{
+	return id_of_directory(a, false, e);
+}
+
+char *api_newest_id(struct api *a, struct err *e)
+{
+	return id_of_directory(a, true, e);
 }

@@ -96,7 +96,7 @@ static int job_failed(int errfd, struct err *e)
 	if (said(errfd, &b, e))
 		return -1;
 	const char *text = buf_cstr(&b);
-	return err_set(e, ERR_SYSTEM, "inside: %.*s", (int)strcspn(text, "\n"), *text ? text : "failed without a word");
+	return err_set(e, ERR_SYSTEM, "inside: %.*s", (int)strcspn(text, "\n"), *text ? text : "a process of the sandbox ended it, or it failed without a word");
 }
 
 static int job_run(const struct job *j, struct err *e)

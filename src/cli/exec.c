@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // exec: a command in a sandbox that exists. shell: the same for a person.
 #include "base/mem.h"
+#include "cli/advice.h"
 #include "cli/api.h"
 #include "cli/hold.h"
 #include "cli/out.h"
@@ -37,15 +38,18 @@ static const struct opt shell_opts[] = {
 };
 
 // id NULL = the sandbox meant by none.
-static json_t *start(const char *id, struct exec_request *x, struct err *e)
+static json_t *start(const char *id, bool shell, struct exec_request *x, struct err *e)
 {
 	auto_buf struct buf body = BUF_INIT(HTTP_BODY_MAX);
 	auto_api struct api a = API_CLOSED;
 	if (api_open(&a, e))
 		return NULL;
-	auto_free char *found = id ? xstrdup(id) : api_default_id(&a, e);
+	auto_free char *found = id ? xstrdup(id) : NULL;
+	if (!found)
+		found = shell ? api_newest_id(&a, e) : api_default_id(&a, e);
 	if (!found && e->kind == ERR_NOT_FOUND)
-		err_set(e, ERR_NOT_FOUND, "no sandbox of this directory has pending changes: name one (skep ps lists them), or begin with skep run -- CMD");
+		err_set(e, ERR_NOT_FOUND, "no sandbox of this directory %s: name one (skep ps lists them), or begin with skep run -- CMD",
+			shell ? "is there" : "has pending changes");
 	if (!found || request_exec(&body, x, e))
 		return NULL;
 	auto_free char *path = api_path("/v1/sandboxes", found, "execs");
@@ -63,12 +67,12 @@ static void tell_where(const char *id)
 	out_stderr(&b);
 }
 
-static int execute(const struct call *c, const char *id, struct exec_request *x, bool tell)
+static int execute(const struct call *c, const char *id, struct exec_request *x, bool shell)
 {
 	struct err e;
 	if (request_check_env(x->env, &e))
 		return out_usage(c, &e);
-	auto_json json_t *j = start(id, x, &e);
+	auto_json json_t *j = start(id, shell, x, &e);
 	if (!j)
 		return out_fail(c, &e);
 	if (x->detach) {
@@ -79,9 +83,12 @@ static int execute(const struct call *c, const char *id, struct exec_request *x,
 	struct pump_result r;
 	struct pump_spec spec = {.in = x->want_stdin ? 0 : -1, .out = 1, .err = 2, .tty = x->tty, .forward = true};
 	int status = session_run(c, json_object_get(j, "attach"), spec, &r);
+	const char *box = json_str(json_object_get(j, "exec"), "sandbox");
 	pump_result_done(&r);
-	if (tell)
-		tell_where(id ? id : json_str(json_object_get(j, "exec"), "sandbox"));
+	if (status)
+		advice_of_exec(box, json_str(json_object_get(j, "exec"), "id"));
+	if (shell && x->tty && isatty(STDERR_FILENO))
+		tell_where(id ? id : box);
 	return status;
 }
 
@@ -124,7 +131,7 @@ static int shell_run(const struct call *c)
 		.want_stdin = true,
 		.timeout = OPT_UNSET,
 	};
-	return execute(c, c->n_words ? c->words[0] : NULL, &x, x.tty && isatty(STDERR_FILENO));
+	return execute(c, c->n_words ? c->words[0] : NULL, &x, true);
 }
 
 const struct cmd cmd_exec = {

@@ -172,7 +172,7 @@ static int log_run(const struct call *c)
 		err_set(&e, ERR_INVALID, "--service is no sandbox's, and is not followed");
 		return out_usage(c, &e);
 	}
-	auto_free char *id = o->service ? NULL : c->n_words ? xstrdup(c->words[0]) : api_default_id(&a, &e);
+	auto_free char *id = o->service ? NULL : c->n_words ? xstrdup(c->words[0]) : api_newest_id(&a, &e);
 	if (!id && !o->service)
 		return out_fail(c, &e);
 	if (o->verify)

@@ -333,7 +333,7 @@ static int show_run(const struct call *c)
 	auto_api struct api a = API_CLOSED;
 	if (api_open(&a, &e))
 		return out_fail(c, &e);
-	auto_free char *found = c->n_words ? xstrdup(c->words[0]) : api_default_id(&a, &e);
+	auto_free char *found = c->n_words ? xstrdup(c->words[0]) : api_newest_id(&a, &e);
 	auto_free char *path = found ? api_path("/v1/sandboxes", found, NULL) : NULL;
 	auto_json json_t *j = found ? api_json(&a, "GET", path, NULL, &e) : NULL;
 	if (!j)

@@ -2,6 +2,7 @@
 #include "cli/request.h"
 #include "cli/pull.h"
 
+#include "base/id.h"
 #include "base/jsonw.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -261,6 +262,23 @@ static void put_labels(struct jsonw *w, char *const *labels)
 	jw_close(w, '}');
 }
 
+static int check_limits(const struct create_opts *o, struct err *e)
+{
+	struct limits l = {.memory = o->memory == OPT_UNSET ? 0 : o->memory, .pids = o->pids == OPT_UNSET ? 0 : o->pids};
+	return limits_check(&l, e);
+}
+
+// Also a directory that is not there: no later try will find it.
+static int check_mount(const char *spec, struct err *e)
+{
+	auto_buf struct buf b = BUF_INIT(64 << 10);
+	struct jsonw w = {.b = &b};
+	if (!put_mount(&w, spec, e))
+		return 0;
+	e->kind = e->kind == ERR_NOT_FOUND ? ERR_INVALID : e->kind;
+	return -1;
+}
+
 int request_check(const struct create_opts *o, struct err *e)
 {
 	for (char **l = o->labels; l && *l; l++)
@@ -268,6 +286,8 @@ int request_check(const struct create_opts *o, struct err *e)
 			return err_set(e, ERR_INVALID, "--label %.100s: must be K=V", *l);
 	if (o->workspace_path && *o->workspace_path != '/')
 		return err_set(e, ERR_INVALID, "--workspace-path %.100s: must be absolute", o->workspace_path);
+	if (o->name && !name_is_valid(o->name))
+		return err_set(e, ERR_INVALID, "--name %.60s: must be 1 to 40 of a-z 0-9 -, not starting with -, and not like an id", o->name);
 	if (o->pull && (!o->image || !strcmp(o->image, "host")))
 		return err_set(e, ERR_INVALID, "--pull needs --image: the name of an image in a registry");
 	if (o->empty && o->repo)
@@ -280,6 +300,11 @@ int request_check(const struct create_opts *o, struct err *e)
 		return err_set(e, ERR_INVALID, "--ttl and --lease exclude each other");
 	if (o->tty && o->no_tty)
 		return err_set(e, ERR_INVALID, "--tty and --no-tty exclude each other");
+	if (check_limits(o, e))
+		return -1;
+	for (char **m = o->mounts; m && *m; m++)
+		if (check_mount(*m, e))
+			return -1;
 	return net_check(&o->net, e) || request_check_env(o->env, e) ? -1 : 0;
 }
 

@@ -262,8 +262,10 @@ static int undo_run(const struct call *c)
 	struct err e;
 	auto_api struct api a = API_CLOSED;
 	auto_http_reply struct http_reply r = {0};
-	auto_free char *path = api_path("/v1/sandboxes", c->words[0], "undo");
-	if (api_open(&a, &e) || api_raw(&a, path, "{}", &r, &e))
+	if (api_open(&a, &e))
+		return out_fail(c, &e);
+	auto_free char *id = c->n_words ? xstrdup(c->words[0]) : api_newest_id(&a, &e), *path = id ? api_path("/v1/sandboxes", id, "undo") : NULL;
+	if (!id || api_raw(&a, path, "{}", &r, &e))
 		return out_fail(c, &e);
 	auto_json json_t *done = review_join_lines(&r.body, "steps", &e);
 	if (!done)
@@ -355,7 +357,7 @@ REVIEW_VERB(apply, "[ID] [PATH...]", "take changes of a sandbox into the real di
 	    "All of them, those of some paths, single ones (--hunk), or asked one by one (-p). Either all of it lands or\n"
 	    "nothing. Files that other programs run or trust must be accepted by name.", 0);
 REVIEW_VERB(dismiss, "[ID] [PATH...]", "put files of a sandbox back to what they were", NULL, 0);
-REVIEW_VERB(undo, "ID", "take the last apply back", "Refused where the directory has changed since.", 1);
+REVIEW_VERB(undo, "[ID]", "take the last apply back", "Refused where the directory has changed since.", 0);
 REVIEW_VERB(export, "[ID] [PATH...]", "take the changes of a sandbox as a patch, its commits as a branch or a bundle",
 	    "--branch makes a new branch of the repository and touches no file. With commits made in the sandbox it has\n"
 	    "those; without any, one commit of the files as they are. A branch that exists is never changed.", 0);

@@ -2,6 +2,7 @@
 // run: a new sandbox on the current directory, attached to one command. new: one to come back to.
 #include "base/mem.h"
 #include "cli/advice.h"
+#include "cli/agent.h"
 #include "cli/api.h"
 #include "cli/hold.h"
 #include "cli/out.h"
@@ -88,13 +89,6 @@ static void list_changes(struct buf *b, const struct pump_result *r)
 	list_extra(b, &r->sum);
 }
 
-// For a person: on a terminal, or when asked for. Stdout stays the command's.
-static bool is_told(void)
-{
-	const char *want = getenv("SKEP_SUMMARY");
-	return isatty(STDERR_FILENO) || (want && !strcmp(want, "always"));
-}
-
 static void summarize(const char *ref, const struct pump_result *r)
 {
 	auto_buf struct buf b = BUF_INIT(64 << 10);
@@ -176,12 +170,9 @@ static bool has_stdin(void)
 	return !fstat(STDIN_FILENO, &st) && !(S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3));
 }
 
-static int run_run(const struct call *c)
+static int run_in(const struct call *c, const struct create_opts *o)
 {
-	const struct create_opts *o = c->opts;
 	struct err e;
-	if (request_check(o, &e))
-		return out_usage(c, &e);
 	bool tty = o->tty || (!o->no_tty && term_is_all());
 	bool in = tty || has_stdin();
 	struct exec_request x = {.argv = c->words, .tty = tty, .want_stdin = in, .timeout = OPT_UNSET};
@@ -194,13 +185,26 @@ static int run_run(const struct call *c)
 	int status = session_run(c, json_object_get(box, "attach"), spec, &r);
 	if (status == 127 && r.exit.reason && !o->image)
 		advice_missing(c->words[0]);
-	if (status || is_told())
+	if (status || advice_is_wanted())
 		advice_refused(o, id);
-	if (r.has_changes && is_told())
+	if (r.has_changes && advice_is_wanted())
 		summarize(*name ? name : id, &r);
 	if (o->rm && !r.removed)
 		remove_after(c, id);
 	pump_result_done(&r);
+	return status;
+}
+
+static int run_run(const struct call *c)
+{
+	struct create_opts own = *(const struct create_opts *)c->opts;
+	const struct create_opts *o = &own;
+	struct err e;
+	if (request_check(o, &e))
+		return out_usage(c, &e);
+	int failed = agent_apply(&own, c->n_before_dashes < 0 ? c->words[0] : NULL, &e);
+	int status = failed ? out_fail(c, &e) : run_in(c, o);
+	agent_done(&own);
 	return status;
 }
 
@@ -226,6 +230,8 @@ const struct cmd cmd_run = {
 	.help = "run a command in a new sandbox on the current directory",
 	.notes = "The command sees the project at its own path and may change everything; the real files stay.\n"
 		 "Several commands are one line of a shell: skep run -- sh -c 'npm ci && npm test'.\n"
+		 "claude, codex, gemini, opencode and qwen without -- get what they need: their network, the sealed secret\n"
+		 "of their key if there is one, and a directory that keeps their login for the next run.\n"
 		 "It has a terminal if stdin, stdout and stderr are terminals. The exit status is the command's:\n"
 		 "128+N when signal N ended it, 127 not found, 126 not executable, 125 when skep itself failed.\n"
 		 "Afterwards the sandbox is removed if nothing changed and it has neither --name nor --keep.",

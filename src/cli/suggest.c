@@ -144,7 +144,7 @@ static int print_json(const struct wants *all)
 	return !j || out_json(j);
 }
 
-static int print_table(const struct wants *all, const char *id)
+static int print_table(const struct wants *all, const char *id, bool removed)
 {
 	auto_buf struct buf b = BUF_INIT(HTTP_BODY_MAX), more = BUF_INIT(HTTP_BODY_MAX);
 	struct table t = {.n_cols = 3};
@@ -166,7 +166,12 @@ static int print_table(const struct wants *all, const char *id)
 		out_text(&more, *o);
 		buf_byte(&more, '\n');
 	}
-	buf_fmt(&more, any ? "allow one with: skep policy set %s --allow RULE\n" : "nothing that a rule could allow was refused\n", id);
+	if (!any)
+		buf_str(&more, "nothing that a rule could allow was refused\n");
+	else if (removed)
+		buf_str(&more, "the sandbox is removed: allow one in the next with skep run --allow RULE -- CMD\n");
+	else
+		buf_fmt(&more, "allow one with: skep policy set %s --allow RULE\n", id);
 	out_stderr(&more);
 	return any ? out_flush(&b) : 0;
 }
@@ -181,11 +186,28 @@ static bool is_exposable(const struct want *w, const char *id, struct wants *all
 	return true;
 }
 
+// No rule with the bare name leads there: what is noted names the address.
+static bool is_private(const struct wants *all, const struct want *w)
+{
+	for (size_t i = 0; i < all->n; i++)
+		if (all->w[i].address && all->w[i].port == w->port && host_equal(&all->w[i].host, &w->host))
+			return true;
+	return false;
+}
+
+static bool is_removed(struct api *a, const char *id)
+{
+	struct err e;
+	auto_free char *path = api_path("/v1/sandboxes", id, NULL);
+	auto_json json_t *j = api_json(a, "GET", path, NULL, &e);
+	return !j && e.kind == ERR_NOT_FOUND;
+}
+
 static void drop_needless(struct api *a, const char *id, struct wants *all)
 {
 	for (size_t i = 0; i < all->n;) {
 		struct want *w = &all->w[i];
-		if (!is_covered(all, w) && !is_decided(a, id, w, all) && !is_exposable(w, id, all)) {
+		if (!is_private(all, w) && !is_covered(all, w) && !is_decided(a, id, w, all) && !is_exposable(w, id, all)) {
 			i++;
 			continue;
 		}
@@ -201,11 +223,11 @@ static int suggest_run(const struct call *c)
 	auto_api struct api a = API_CLOSED;
 	if (api_open(&a, &e))
 		return out_fail(c, &e);
-	auto_free char *id = c->n_words ? xstrdup(c->words[0]) : api_default_id(&a, &e);
-	int status = !id || wants_read(&all, &a, id, 0, &e) ? out_fail(c, &e) : -1;
+	auto_free char *id = c->n_words ? xstrdup(c->words[0]) : api_newest_id(&a, &e);
+	int status = !id || wants_read(&all, &a, id, NULL, 0, &e) ? out_fail(c, &e) : -1;
 	if (status < 0) {
 		drop_needless(&a, id, &all);
-		status = o->json ? print_json(&all) : print_table(&all, id);
+		status = o->json ? print_json(&all) : print_table(&all, id, is_removed(&a, id));
 	}
 	wants_done(&all);
 	return status;

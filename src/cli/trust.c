@@ -23,10 +23,15 @@ static const struct opt trust_opts[] = {
 	OPTS_END,
 };
 
-static void put_value(struct buf *b, const json_t *v)
+static void put_value(struct buf *b, const char *label, const json_t *v)
 {
 	auto_buf struct buf text = BUF_INIT(1u << 20);
-	if (json_is_string(v))
+	bool size = json_is_integer(v) && (!strcmp(label, "limits memory") || !strcmp(label, "limits disk"));
+	if (json_is_integer(v) && !strcmp(label, "limits cpus"))
+		buf_fmt(&text, "%g", (double)json_integer_value(v) / 1000);
+	else if (size)
+		out_size(&text, (uint64_t)json_integer_value(v));
+	else if (json_is_string(v))
 		buf_str(&text, json_string_value(v));
 	else
 		json_print(&text, v, 0);
@@ -51,16 +56,30 @@ static void put_effect(struct buf *b, const char *label, const json_t *v)
 		buf_str(b, "  ");
 		out_text(b, label);
 		buf_str(b, ": ");
-		put_value(b, v);
+		put_value(b, label, v);
 		buf_byte(b, '\n');
 	}
+}
+
+static const char *state_text(const char *state)
+{
+	static const char *const texts[][2] = {
+		{"nothing", "it asks for nothing that needs trust"},
+		{"untrusted", "not trusted yet"},
+		{"changed", "changed since it was trusted"},
+		{"trusted", "trusted"},
+	};
+	for (size_t i = 0; i < countof(texts); i++)
+		if (!strcmp(state, texts[i][0]))
+			return texts[i][1];
+	return state;
 }
 
 static void show(const json_t *view, struct buf *b)
 {
 	const json_t *effect = json_object_get(view, "effect");
 	out_text(b, json_str(view, "path"));
-	buf_fmt(b, " (sha256 %s) is %s\n", json_str(view, "sha256"), json_str(view, "state"));
+	buf_fmt(b, " (sha256 %s): %s\n", json_str(view, "sha256"), state_text(json_str(view, "state")));
 	if (json_object_size(json_object_get(effect, "now"))) {
 		buf_str(b, "it says, inside the boundary and without trust:\n");
 		put_effect(b, "", json_object_get(effect, "now"));
@@ -137,8 +156,6 @@ static int look_and_ask(const struct call *c, struct api *a, const char *dir)
 	if (needs_yes(state) && !o->yes)
 		prompt_begin(); // also what is shown must stay readable
 	show(view, &b);
-	if (!strcmp(state, "nothing"))
-		buf_str(&b, "nothing in it needs trust\n");
 	if (out_flush(&b))
 		return 1;
 	if (!needs_yes(state))

@@ -48,6 +48,8 @@ static void note_name(struct wants *all, const json_t *ev)
 	uint64_t port = json_u64(ev, "port");
 	if (port > UINT16_MAX || host_parse(name, strlen(name), &host, &ignored))
 		return;
+	if (*name == '_' && !port) // of a service (SRV), which a program asks for before the host itself
+		return;
 	struct want *w = want_of(all, &host, (uint16_t)port, *method ? method : NULL);
 	if (!w)
 		return;
@@ -70,6 +72,25 @@ static void note_address(struct wants *all, const char *proto, const char *addre
 		wants_note(all, xasprintf("tcp %s was tried by address: allow the name, or --allow %s if the address is meant", at, at));
 }
 
+// The event says "the name has the address ADDRESS (KIND), which no rule names".
+static void note_private(struct wants *all, const json_t *ev)
+{
+	const char *name = json_str(ev, "name"), *why = json_str(ev, "why"), *start = "the name has the address ";
+	unsigned long long port = json_u64(ev, "port");
+	struct host_name host;
+	struct err ignored;
+	bool known = str_has_prefix(why, start);
+	const char *at = known ? why + strlen(start) : "ADDRESS";
+	auto_free char *address = xstrndup(at, strcspn(at, " "));
+	wants_note(all, xasprintf("%s has an address that is never reached unasked (%s): --allow %s:%llu=%s if that is meant", name, why, name,
+				  port, address));
+	if (!known || strstr(why, "denied by a rule") || port > UINT16_MAX || host_parse(name, strlen(name), &host, &ignored))
+		return;
+	struct want *w = want_of(all, &host, (uint16_t)port, NULL);
+	if (w && !w->address)
+		w->address = take(&address);
+}
+
 static void note_event(struct wants *all, const json_t *ev)
 {
 	const char *type = json_str(ev, "type"), *what = json_str(ev, "what"), *name = json_str(ev, "name");
@@ -85,15 +106,14 @@ static void note_event(struct wants *all, const json_t *ev)
 	else if (!strcmp(what, "dns") || !strcmp(what, "connect") || !strcmp(what, "policy"))
 		note_name(all, ev);
 	else if (!strcmp(what, "address"))
-		wants_note(all, xasprintf("%s has an address that is never reached unasked (%s): --allow %s:%llu=ADDRESS if that is meant", name,
-					  json_str(ev, "why"), name, (unsigned long long)json_u64(ev, "port")));
+		note_private(all, ev);
 	else if (!strcmp(what, "net") && *json_str(ev, "address"))
 		note_address(all, json_str(ev, "proto"), json_str(ev, "address"), json_u64(ev, "port"));
 	else if (!strcmp(what, "secret"))
 		wants_note(all, xasprintf("secret %s was refused towards %s: it is bound to another host", json_str(ev, "secret"), name));
 }
 
-int wants_read(struct wants *all, struct api *a, const char *id, uint64_t most, struct err *e)
+int wants_read(struct wants *all, struct api *a, const char *id, const char *exec, uint64_t most, struct err *e)
 {
 	for (uint64_t at = 0; !most || at < most;) {
 		auto_http_reply struct http_reply r = {0};
@@ -104,7 +124,7 @@ int wants_read(struct wants *all, struct api *a, const char *id, uint64_t most, 
 			return more;
 		while (str_next(&rest, '\n', &line)) {
 			auto_json json_t *ev = json_read(line.p, line.n, &ignored);
-			if (ev)
+			if (ev && (!exec || !strcmp(json_str(ev, "exec"), exec)))
 				note_event(all, ev);
 		}
 	}
@@ -114,6 +134,7 @@ int wants_read(struct wants *all, struct api *a, const char *id, uint64_t most, 
 static void want_done(struct want *w)
 {
 	free(w->method);
+	free(w->address);
 	strv_free(w->paths);
 	free(w->command);
 }

@@ -15,12 +15,6 @@
 #define COMMIT_MS 20
 #define CHECKPOINT_MS 5000
 
-bool name_is_valid(const char *s)
-{
-	size_t n = strlen(s);
-	return n >= 1 && n <= 40 && s[0] != '-' && strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == n && !id_is(s);
-}
-
 struct box *box_by_id(struct engine *g, const char *id)
 {
 	for (struct box *b = g->boxes; b; b = b->next)

@@ -190,7 +190,6 @@ struct engine {
 struct box *box_find(struct engine *g, const char *id, struct err *e); // for a caller: whose lease begins anew
 struct box *box_look(struct engine *g, const char *id, struct err *e); // the same, for ourselves
 struct box *box_by_id(struct engine *g, const char *id); // exact id, NULL when absent
-bool name_is_valid(const char *name);
 struct box *box_add(struct engine *g, struct sandbox *row); // empties *row
 const char *box_project(const struct box *b); // the directory whose project file counts; NULL = none does
 void box_free(void *box); // its memory only

@@ -6,6 +6,7 @@
 #include "init/collect.h"
 #include "init/files.h"
 #include "init/tree.h"
+#include "init/throttle.h"
 #include "init/tty.h"
 #include "init/users.h"
 #include "model/msg.h"
@@ -21,6 +22,7 @@
 #include <unistd.h>
 
 #define CHUNK (64u << 10)
+#define STOPS_MAX 1000 // of a job by others
 #define CHANNEL_FULL (4u << 20) // frames waiting in init's channel: read no more until they are gone
 
 static unsigned n_execs; // that are there, over or not
@@ -238,6 +240,12 @@ void exec_input_eof(struct exec *x)
 
 // --- life ---
 
+void exec_unstop(struct exec *x)
+{
+	if (x->job && !x->exited && spawn_is_stopped(x->pid) && !throttle_holds(x->pid))
+		kill(x->pid, ++x->stops < STOPS_MAX ? SIGCONT : SIGKILL);
+}
+
 void exec_resize(struct exec *x, uint32_t rows, uint32_t cols)
 {
 	struct winsize ws = {.ws_row = (unsigned short)rows, .ws_col = (unsigned short)cols};
@@ -414,6 +422,7 @@ static int start_pipes(struct exec *x, struct spawn *sp, const struct exec_spec 
 	sp->fds[0] = s->want_stdin ? in_r : nothing(), sp->fds[1] = out_w, sp->fds[2] = err_w;
 	if (s->kind == EXEC_JOB) {
 		x->pid = fork_job(sp);
+		x->job = true;
 		if (x->pid < 0)
 			return err_sys(e, "new process");
 	} else {

@@ -26,6 +26,8 @@ struct exec {
 	pid_t pid;   // leader: the command, or the keeper of its terminal
 	pid_t group; // the command's process group
 	bool tty, exited, reported;
+	bool job;	// our own work, which a command may not stop (exec_unstop)
+	unsigned stops; // how often one tried
 	bool whole; // reported when its streams are closed
 	bool ends, last; // the cell ends with it; and, nothing else being there, at once
 	int status;  // wait status of the command
@@ -51,6 +53,9 @@ const char *exec_env(char *const *env, const char *key); // NULL = not there
 void exec_free(struct exec *x);
 void exec_reaped(struct exec *x, int status);
 bool exec_is_over(const struct exec *x); // reported and every stream closed
+// A job is a process of the cell's user like any other, so a command can stop it, and whoever asked for it would wait for ever.
+// It is continued, and ended when that does not help.
+void exec_unstop(struct exec *x);
 void exec_input(struct exec *x, const void *p, size_t n);
 void exec_input_eof(struct exec *x);
 void exec_output_close(struct exec *x, uint8_t stream); // its reader is gone: the next write fails

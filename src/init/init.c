@@ -37,7 +37,7 @@ struct init {
 	struct timer grace;
 	bool ending, walk;
 	uint64_t peak; // memory of the largest process that ended since somebody asked
-	bool walking;
+	bool walking, frozen;
 	pid_t walker;
 	struct watch walk_pipe;
 	struct buf walked; // of the child that walks
@@ -97,6 +97,7 @@ static void send_err(uint8_t type, uint32_t id, const struct err *e)
 }
 
 static void reap(void);
+static void unstop_jobs(void);
 
 // Who was just killed counts until it is reaped. A tree that had taken all the places is gone in a moment: whoever killed it
 // can expect to go on.
@@ -279,6 +280,8 @@ static void on_stopping(struct timer *t)
 	}
 	if (now >= self.stop_until) {
 		tree_continue_all();
+		self.frozen = false;
+		unstop_jobs();
 		throttle_wake();
 		answer_freeze(false);
 		return;
@@ -294,6 +297,7 @@ static void do_freeze(struct frame *f)
 	struct wire w = {.p = f->p, .n = f->n};
 	timer_clear(&self.loop, &self.stopping);
 	if (wire_get_u8(&w)) {
+		self.frozen = true;
 		throttle_rest(); // what it stopped is not what somebody else had stopped before
 		tree_stop_all();
 		self.stop_until = clock_ms() + STOP_MS;
@@ -302,6 +306,8 @@ static void do_freeze(struct frame *f)
 		on_stopping(&self.stopping);
 	} else {
 		tree_continue_all();
+		self.frozen = false;
+		unstop_jobs();
 		throttle_wake();
 		answer_freeze(true);
 	}
@@ -456,12 +462,22 @@ static void reap(void)
 	}
 }
 
+// Not while everything is to stand still.
+static void unstop_jobs(void)
+{
+	for (struct exec *x = self.frozen ? NULL : self.execs; x; x = x->next)
+		exec_unstop(x);
+	if (!self.frozen && self.walking && spawn_is_stopped(self.walker) && !throttle_holds(self.walker))
+		kill(self.walker, SIGCONT);
+}
+
 static void on_signal(struct watch *w, uint32_t events)
 {
 	(void)events;
 	while (loop_signal_next(w->fd))
 		;
 	reap();
+	unstop_jobs();
 	sweep();
 	if (self.ending && !tree_count(0))
 		finish(false);
@@ -473,6 +489,7 @@ _Noreturn void init_run(struct init_opts *opts, const struct buf *ready, int rea
 	struct err e;
 	self.opts = opts;
 	spawn_score(opts->score);
+	spawn_filter(opts->filter);
 	self.walked = BUF_INIT(WALKED_MAX);
 	clock_gettime(CLOCK_REALTIME_COARSE, &self.start); // the clock that files are stamped with
 	collect_init(&opts->changes, opts->ws_path);

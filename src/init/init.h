@@ -20,6 +20,7 @@
 #include "init/changes.h"
 #include "model/spec.h"
 
+struct sock_fprog;
 struct init_opts {
 	struct chan *channel; // taken over as it is, with what it may have buffered
 	struct changes_of changes;
@@ -30,6 +31,7 @@ struct init_opts {
 	int sudo; // sudo_listen's, -1 = none
 	bool parks;	     // after such an end it stays until the channel ends
 	uint64_t cpus_milli; // for pid 1 to see to; 0 = not limited, or by the kernel
+	const struct sock_fprog *filter; // more system calls that commands have not; NULL = none
 	int score; // /proc/1/oom_score_adj, open
 	bool ends_with_exec; // the first exec's end is the cell's, if no other process is left
 };

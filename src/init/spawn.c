@@ -6,6 +6,7 @@
 #include "base/str.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -33,6 +34,19 @@ void spawn_score(int fd)
 		(void)!str_to_u64((struct str){text, strcspn(text, "\n")}, 0, SCORE_MAX, &was); // one below 0 can be raised to 0
 	score.fd = fd;
 	score.spared = (int)was;
+}
+
+static const struct sock_fprog *filter;
+
+void spawn_filter(const struct sock_fprog *program)
+{
+	filter = program;
+}
+
+bool spawn_is_stopped(pid_t child)
+{
+	siginfo_t si = {0};
+	return !waitid(P_PID, (id_t)child, &si, WSTOPPED | WNOHANG | WNOWAIT) && si.si_pid == child;
 }
 
 static void set_score(int value)
@@ -208,6 +222,8 @@ static int child(void *arg)
 		return 1;
 	umask((mode_t)s->umask_bits);
 	default_signals(s->terminal >= 0);
+	if (filter && syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0UL, filter))
+		return fail(s, "filter of system calls");
 	return strchr(s->argv[0], '/') ? run_file(s, s->argv[0]) : run_from_path(s);
 }
 

@@ -27,6 +27,10 @@ struct spawn {
 // calls is marked from its first instruction on, as scores are inherited. The borrowed descriptor is pid 1's own score, -1 = there
 // is none to change (a process that is marked itself).
 void spawn_score(int fd);
+// A filter of system calls that every command gets, for good; NULL = none. Borrowed.
+struct sock_fprog;
+void spawn_filter(const struct sock_fprog *program);
+bool spawn_is_stopped(pid_t child);
 void spawn_doomed(void);
 void spawn_spared(void);
 

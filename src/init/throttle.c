@@ -232,6 +232,14 @@ static void release(void)
 	self.held = NULL;
 }
 
+bool throttle_holds(pid_t pid)
+{
+	for (size_t i = 0; i < self.n_held; i++)
+		if (self.held[i] == pid)
+			return true;
+	return false;
+}
+
 // --- the account ---
 
 static void settle(const struct look *l)

@@ -14,4 +14,5 @@
 
 void throttle_init(struct loop *l, uint64_t cpus_milli); // 0 = nothing is limited
 void throttle_wake(void); // a command began, or everything goes on after a pause
+bool throttle_holds(pid_t pid); // stopped by us, and going on soon
 void throttle_rest(void); // whoever is held goes on, and nobody is stopped until throttle_wake

@@ -8,6 +8,7 @@
 #include "isolate/net.h"
 #include "isolate/rlimits.h"
 #include "isolate/seccomp.h"
+#include "isolate/setid.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -354,6 +355,14 @@ static int open_score(struct contain *c, struct err *e)
 	return c->score < 0 ? -1 : 0;
 }
 
+static bool writes_to_host(const struct cell_spec *s)
+{
+	for (uint32_t i = 0; i < s->n_mounts; i++)
+		if (s->mounts[i].writable)
+			return true;
+	return false;
+}
+
 bool contain_owns(const struct userns_host *ids, const struct cell_spec *s)
 {
 	return s->profile == PROFILE_ROOT && !ids->root && !s->image;
@@ -387,6 +396,9 @@ int contain_lock(struct contain *c, const struct cell_spec *s, bool supervised, 
 	if (prctl(PR_SET_DUMPABLE, 0) || prctl(PR_SET_PDEATHSIG, alone ? 0 : SIGKILL))
 		return err_sys(e, "protect pid 1");
 	if (abi >= 2 && contain_landlock(c, s, abi, e)) // needs no_new_privs
+		return -1;
+	c->no_setid = !c->ids->root && writes_to_host(s);
+	if (c->no_setid && setid_refuse(e))
 		return -1;
 	if (contain_test_settings(e))
 		return -1;

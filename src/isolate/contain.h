@@ -38,6 +38,7 @@ struct contain {
 	int homes[LIMIT_LAYERS];  // their home parts, of those that are not the base's; else -1
 	int n_lowers;
 	uint32_t uid, gid; // inside
+	bool no_setid; // commands need setid_commands (isolate/setid.h)
 	int score; // pid 1's own place in the order of the OOM killer, open after lock
 };
 

@@ -13,7 +13,7 @@
 #define GO_PROXY (1u << REGISTRY_TOOLS)
 #define GO_SUMS (2u << REGISTRY_TOOLS)
 
-static const char *const names[] = {"npm", "pip", "uv", "cargo", "go", "maven", "apt"};
+static const char *const names[] = {"npm", "pip", "uv", "cargo", "go", "maven", "apt", "yarn", "gem", "composer", "nuget", "conda", "gradle"};
 static_assert(countof(names) == REGISTRY_TOOLS, "a name per tool");
 
 const char *registry_tool_name(enum registry_tool t)
@@ -225,6 +225,19 @@ static void answer_go(struct registries *r, struct str s)
 		registry_go_sums(r, str_trim(line), false);
 }
 
+// Bundler reads the index of a host from the host "index." below it, where there is one.
+static void add_gem_indexes(struct registries *r)
+{
+	size_t n = strv_len(r->list);
+	for (size_t i = 0; i < n; i++) {
+		struct str host = str_of(r->list[i]), rest = host;
+		if (!str_next(&rest, '\t', &host) || !str_is(rest, names[REGISTRY_GEM]) || str_has_prefix(host.p, "index."))
+			continue;
+		auto_free char *index = xasprintf("index.%.*s", (int)host.n, host.p);
+		registry_host(r, REGISTRY_GEM, str_of(index));
+	}
+}
+
 void registries_answer(struct registries *r, enum registry_tool t, const char *output, size_t n)
 {
 	size_t before = strv_len(r->list);
@@ -236,6 +249,8 @@ void registries_answer(struct registries *r, enum registry_tool t, const char *o
 	}
 	if (t != REGISTRY_MAVEN) {
 		answer_urls(r, t, (struct str){output, n});
+		if (t == REGISTRY_GEM)
+			add_gem_indexes(r);
 		return;
 	}
 	registry_xml(r, output, n);
@@ -307,6 +322,16 @@ struct registry_question *registries_questions(const struct registries *r, const
 		ASK(&q, out_n, REGISTRY_GO, "go", "env", "GOPROXY", "GOSUMDB");
 	if (!registries_settled(r, REGISTRY_MAVEN))
 		ask_maven(&q, out_n, home, root);
+	if (!registries_settled(r, REGISTRY_YARN))
+		ASK(&q, out_n, REGISTRY_YARN, "COREPACK_ENABLE_NETWORK=0", "yarn", "config", "get", "registry");
+	if (!registries_settled(r, REGISTRY_GEM))
+		ASK(&q, out_n, REGISTRY_GEM, "gem", "sources", "--list");
+	if (!registries_settled(r, REGISTRY_COMPOSER))
+		ASK(&q, out_n, REGISTRY_COMPOSER, "COMPOSER_ALLOW_SUPERUSER=1", "composer", "--no-interaction", "--no-plugins", "config", "--global", "repositories");
+	if (!registries_settled(r, REGISTRY_NUGET))
+		ASK(&q, out_n, REGISTRY_NUGET, "DOTNET_NOLOGO=1", "DOTNET_CLI_TELEMETRY_OPTOUT=1", "dotnet", "nuget", "list", "source", "--format", "short");
+	if (!registries_settled(r, REGISTRY_CONDA))
+		ASK(&q, out_n, REGISTRY_CONDA, "sh", "-c", "conda config --show channel_alias default_channels | grep -o 'http[^ ]*'");
 	return q;
 }
 

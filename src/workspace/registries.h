@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the package managers of this host or image fetch from, as they are configured themselves: npm, pip, uv, cargo,
-// go, maven, apt. No registry's name stands in this tree. Two sources, in this order:
+// go, maven, apt, yarn 1, gem, composer, nuget, conda, gradle. No registry's name stands in this tree. Two sources, in this order:
 //   1. configuration files, the caller's variables, and the installed files of npm, pip and go where these write down
 //      their defaults (registries_from_files: quick, starts nothing);
 //   2. where a tool keeps its default to itself, the tool is asked: registries_questions gives the commands to run,
@@ -21,6 +21,12 @@ enum registry_tool {
 	REGISTRY_GO,
 	REGISTRY_MAVEN,
 	REGISTRY_APT,
+	REGISTRY_YARN, // version 1; later ones have npm's or their own in .yarnrc.yml of the project
+	REGISTRY_GEM,
+	REGISTRY_COMPOSER,
+	REGISTRY_NUGET,
+	REGISTRY_CONDA,
+	REGISTRY_GRADLE,
 	REGISTRY_TOOLS
 };
 const char *registry_tool_name(enum registry_tool t);
@@ -33,6 +39,12 @@ enum registry_file {
 	FILE_CARGO_INDEX, // config.json of a cached index: where it downloads from
 	FILE_GO_ENV,
 	FILE_MAVEN_XML,
+	FILE_YARNRC,
+	FILE_GEMRC,
+	FILE_NUGET_CONFIG,
+	FILE_CONDARC,
+	FILE_COMPOSER_JSON,
+	FILE_GRADLE, // init scripts
 	FILE_APT_LIST,
 	FILE_APT_SOURCES, // deb822
 	FILE_NPM_OWN,	  // definitions.js of npm itself: the default

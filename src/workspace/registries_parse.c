@@ -345,6 +345,31 @@ static void take_pip_own(struct registries *r, struct str text)
 		registry_host(r, REGISTRY_PIP, host);
 }
 
+// Every word that is a URL. The default may count beside them, so nothing is settled.
+static void take_urls(struct registries *r, enum registry_tool t, struct str s)
+{
+	for (size_t i = 0; i + 8 < s.n; i++)
+		if ((!i || strchr(" \t\r\n\"'(<>", s.p[i - 1])) && !memcmp(s.p + i, "http", 4))
+			registry_more(r, t, (struct str){s.p + i, s.n - i});
+}
+
+// registry "https://…"; scopes are lines of their own.
+static void take_yarnrc(struct registries *r, struct str s)
+{
+	struct str line;
+	while (str_next(&s, '\n', &line)) {
+		line = str_trim(line);
+		if (line.n > 9 && !memcmp(line.p, "registry", 8) && strchr(" \t\"", line.p[8])) {
+			struct str value = str_trim((struct str){line.p + 8, line.n - 8});
+			if (value.n > 2 && value.p[0] == '"')
+				value = (struct str){value.p + 1, value.n - 2};
+			registry_main(r, REGISTRY_YARN, value, NULL);
+		} else {
+			take_urls(r, REGISTRY_YARN, line);
+		}
+	}
+}
+
 void registries_take_file(struct registries *r, enum registry_file kind, bool private, const char *text, size_t n)
 {
 	struct str s = {text, n};
@@ -369,6 +394,24 @@ void registries_take_file(struct registries *r, enum registry_file kind, bool pr
 		break;
 	case FILE_MAVEN_XML:
 		registry_xml(r, text, n);
+		break;
+	case FILE_YARNRC:
+		take_yarnrc(r, s);
+		break;
+	case FILE_GEMRC:
+		take_urls(r, REGISTRY_GEM, s);
+		break;
+	case FILE_COMPOSER_JSON:
+		take_urls(r, REGISTRY_COMPOSER, s);
+		break;
+	case FILE_NUGET_CONFIG:
+		take_urls(r, REGISTRY_NUGET, s);
+		break;
+	case FILE_CONDARC:
+		take_urls(r, REGISTRY_CONDA, s);
+		break;
+	case FILE_GRADLE:
+		take_urls(r, REGISTRY_GRADLE, s);
 		break;
 	case FILE_APT_LIST:
 		take_apt_list(r, s);
@@ -397,11 +440,11 @@ void registries_take_env(struct registries *r, char *const *env)
 		else if (str_is(key, "PIP_INDEX_URL"))
 			registry_main(r, REGISTRY_PIP, value, "PIP_INDEX_URL");
 		else if (str_is(key, "PIP_EXTRA_INDEX_URL"))
-			take_words(r, REGISTRY_PIP, value);
+			take_urls(r, REGISTRY_PIP, value);
 		else if (str_is(key, "UV_DEFAULT_INDEX") || str_is(key, "UV_INDEX_URL"))
 			registry_main(r, REGISTRY_UV, value, "UV_DEFAULT_INDEX");
 		else if (str_is(key, "UV_EXTRA_INDEX_URL"))
-			take_words(r, REGISTRY_UV, value);
+			take_urls(r, REGISTRY_UV, value);
 		else if (str_is(key, "GOPROXY"))
 			registry_go_proxy(r, value, true);
 		else if (str_is(key, "GOSUMDB"))

@@ -7,10 +7,15 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pwd.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define FIRST_PERSON 1000u
+#define NOBODY 65534u
 
 // The directories themselves; below most of them a project may well live (/opt/project, /var/www/site).
 static const char *const system_dirs[] = {
@@ -53,6 +58,37 @@ static int refuse(const char *path, const char *why, struct err *e)
 	return err_set(e, ERR_INVALID, "%s can not be shown to a sandbox: %s", path, why);
 }
 
+// Homes of people and of root. Those of services are often directories of a system, and projects too (/var/www).
+static bool is_persons_home(const struct passwd *pw)
+{
+	bool person = !pw->pw_uid || (pw->pw_uid >= FIRST_PERSON && pw->pw_uid < NOBODY);
+	return person && pw->pw_dir && pw->pw_dir[0] == '/' && pw->pw_dir[1];
+}
+
+// Root works in everybody's directories (sudo keeps the caller's), and may read what others keep there.
+static int check_other_homes(const char *path, struct err *e)
+{
+	struct passwd entry, *pw = NULL;
+	struct stat st;
+	char text[4096];
+	int rc = 0;
+	if (!stat(path, &st) && !getpwuid_r(st.st_uid, &entry, text, sizeof text, &pw) && pw && is_persons_home(pw) &&
+	    !strcmp(path, pw->pw_dir)) // also an account that is not in the file
+		return refuse(path, "it is the home directory of a user of this machine", e);
+	FILE *f = fopen("/etc/passwd", "re");
+	while (f && !rc && !fgetpwent_r(f, &entry, text, sizeof text, &pw)) {
+		if (!is_persons_home(pw))
+			continue;
+		if (!strcmp(path, pw->pw_dir))
+			rc = refuse(path, "it is the home directory of a user of this machine", e);
+		else if (path_is_below(pw->pw_dir, path))
+			rc = refuse(path, "the home directory of a user of this machine lies below it", e);
+	}
+	if (f)
+		fclose(f);
+	return rc;
+}
+
 int source_check(const struct source_rules *r, const char *path, struct err *e)
 {
 	if (!strcmp(path, "/"))
@@ -76,7 +112,7 @@ int source_check(const struct source_rules *r, const char *path, struct err *e)
 	for (size_t i = 0; i < countof(kernel_dirs); i++)
 		if (path_is_below(path, kernel_dirs[i]))
 			return refuse(path, "it lies in a system directory", e);
-	return 0;
+	return r->home && path_is_below(path, r->home) ? 0 : check_other_homes(path, e);
 }
 
 // The nearest directory upwards with a .git that may be a base. A repository in the home directory (kept

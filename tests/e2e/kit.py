@@ -17,6 +17,11 @@ import termios
 import time
 from dataclasses import dataclass
 
+# A script's background job starts with these ignored, and what is ignored stays so in every program that we start.
+for _sig, _how in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+    if signal.getsignal(_sig) == signal.SIG_IGN:
+        signal.signal(_sig, _how)
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 IS_ROOT = os.getuid() == 0
 ID = re.compile(r"^[a-z][a-z0-9]{11,19}$")

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """skep cp, both ways, also with no live cell, and against a hostile inside."""
 import os
+import shutil
 import stat
 
 import pytest
 
 from kit import wait_for
+from stream_kit import Files
 
 
 @pytest.fixture
@@ -139,6 +141,47 @@ def test_setuid_does_not_come_out(home, skep, box):
     assert not os.stat(f"{home.top}/su").st_mode & (stat.S_ISUID | stat.S_ISGID)
 
 
+def test_no_set_id_files_in_a_writable_mount(home, skep):
+    """What a sandbox leaves in the host's own directory never lends our rights to whoever runs it, by none of its ways."""
+    d = f"{home.top}/shared"
+    os.mkdir(d)
+    os.chmod(d, 0o777)
+    sid = home.new("--mount", f"{d}:/mnt/d:rw")
+    skep("exec", sid, "--", "sh", "-c", "cd /mnt/d; cp /bin/true a; chmod 6755 a; chmod u+s a; install -m 4755 /bin/true b; cp -p a c").out
+    code = """
+import ctypes, os, struct
+def tried(f, *args):
+    try:
+        f(*args)
+    except OSError as e:
+        print(e.strerror)
+os.chdir("/mnt/d")
+os.umask(0)
+tried(os.open, "d", os.O_CREAT | os.O_WRONLY, 0o6755)
+tried(os.open, "e", os.O_CREAT | os.O_WRONLY, 0o755)
+tried(os.mknod, "f", 0o106755)
+tried(os.chmod, "e", 0o2755)
+fd = os.open("e", os.O_RDONLY)
+tried(os.fchmod, fd, 0o4755)
+libc = ctypes.CDLL(None, use_errno=True)
+how = struct.pack("QQQ", os.O_CREAT | os.O_WRONLY, 0o6755, 0)
+libc.syscall(437, -100, b"/mnt/d/g", how, 24)
+libc.syscall(452, -100, b"/mnt/d/e", 0o4755, 0)
+"""
+    skep("exec", sid, "--", "python3", "-c", code).ok()
+    shutil.copy("/bin/true", f"{home.top}/su")
+    os.chmod(f"{home.top}/su", 0o6755)
+    skep("cp", f"{home.top}/su", f"{sid}:/mnt/d/h")
+    Files(home, sid).raw("PUT", "/mnt/d/i", b"x", mode="6755")
+    assert {"a", "b", "e"} <= set(os.listdir(d))
+    for n in os.listdir(d):
+        st = os.lstat(f"{d}/{n}")
+        assert not st.st_mode & 0o6000 or st.st_uid != os.getuid(), (n, oct(st.st_mode))
+    # Its own files are its own affair, and review still works there.
+    assert skep("exec", sid, "--", "sh", "-c", "echo new >f; cat f").ok().out == "new\n"
+    assert "f" in skep("diff", "--name-status", sid).ok().out
+
+
 def test_names_that_are_not_utf8(home, skep, box):
     t = os.fsencode(home.top) + b"/t"
     os.mkdir(t)
@@ -168,3 +211,30 @@ def test_copy_from_a_paused_one(home, skep, box):
     skep("pause", box).ok()
     skep("cp", "box:/home/skep/f", f"{home.top}/f").ok()
     wait_for(lambda: home.show(box)["state"] in ("running", "paused"))
+
+
+def test_processes_inside_can_not_stop_it(home, skep, box):
+    """A command that stops every process it may: the copy goes on, or ends, but nobody waits for ever."""
+    name = f"{home.top}/stopped"
+    with open(name, "wb") as f:
+        f.write(os.urandom(3 << 20))
+    code = """
+import os, signal
+own = os.getpid()
+print("ready", flush=True)
+while True:
+    for p in os.listdir("/proc"):
+        if p.isdigit() and int(p) not in (1, own, os.getppid()):
+            try:
+                os.kill(int(p), signal.SIGSTOP)
+            except OSError:
+                pass
+"""
+    p = home.popen("exec", "box", "--", "python3", "-c", code)
+    try:
+        assert p.stdout.readline() == b"ready\n"
+        skep("cp", name, "box:/home/skep/one", timeout=120)
+        skep("cp", "box:/home/skep/one", f"{home.top}/two", timeout=120)
+    finally:
+        p.kill()
+        p.communicate()

@@ -401,3 +401,30 @@ def test_completion_knows_the_verbs(skep):
             assert word in out, (shell, word)
     script = skep("completion", "bash").ok().out_b
     assert subprocess.run(["bash", "-n"], input=script).returncode == 0
+
+
+def test_advice(home, skep, project):
+    """What is said of refused hosts is what helps: the preset that has them, no service names, the address that is private."""
+    env = {"SKEP_SUMMARY": "always"}
+    ask = "import socket, sys\nfor h in sys.argv[1:]:\n try: socket.getaddrinfo(h, 443)\n except OSError: pass\nsys.exit(3)"
+    r = skep("run", "--", "python3", "-c", ask, "api.anthropic.com", "_ldap._tcp.x.test", env=env)
+    assert r.rc == 3 and "refused: api.anthropic.com. Run it with --net llm (" in r.err, r.err
+    r = skep("run", "--", "python3", "-c", ask, "github.com", "x.test", env=env)
+    assert "--net git --allow HOST" in r.err and "github.com, x.test" in r.err, r.err
+    sid = home.new()
+    assert "--allow HOST" in skep("exec", sid, "--", "python3", "-c", ask, "first.test", env=env).err
+    r = skep("exec", sid, "--", "python3", "-c", ask, "second.test", env=env)
+    assert f"refused: second.test. Allow it with skep policy set {sid}" in r.err, r.err
+    assert "refused" not in skep("exec", sid, "--", "false", env=env).err
+    # Without an id: the newest sandbox of the directory, also one without changes.
+    for verb in ("show", "log"):
+        assert sid in skep(verb, cwd=project).ok().out, verb
+    assert skep("undo", cwd=project).rc != 2
+    skep("rm", "--force", sid).ok()
+    r = skep("policy", "suggest", sid).ok()
+    assert "second.test" in r.out and "skep run --allow RULE" in r.err and "policy set" not in r.err
+
+
+def test_wrong_options(skep):
+    for options in (["--memory", "1"], ["--name", "B d"], ["--mount", "/nonexistent"], ["--mount", "/usr:rel"], ["--net", "bogus"], ["--bogus"]):
+        assert skep("run", *options, "--", "true").rc == 2, options

@@ -4,6 +4,7 @@ import hashlib
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 
@@ -402,3 +403,49 @@ def test_a_layer_used_again_carries_nothing_over(home, skep):
         skep("run", "--", "/usr/bin/python3", "-c", mark).ok()
     for _ in range(12):
         assert skep("run", "--", "/usr/bin/python3", "-c", look).ok().line == clean
+
+
+IGNORED = ["/bin/sh", "-c", "trap '' INT QUIT; exec \"$@\"", "sh"]
+
+
+def test_commands_get_signals_that_we_ignore(home):
+    """Started by a script's background job, which ignores ^C, skep ignores it too; a command inside has its defaults."""
+    r = subprocess.run([*IGNORED, f"{home.programs}/skep", "run", "--", "sh", "-c", "kill -INT $$; echo survived"], cwd=home.dir, env=home.env, capture_output=True, timeout=60)
+    assert (r.returncode, r.stdout) == (128 + signal.SIGINT, b""), r
+
+
+def test_the_tests_run_with_signals_ignored(tmp_path):
+    """A part of this suite that sends them, as `make test &` of a script starts it."""
+    r = subprocess.run([*IGNORED, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={tmp_path}/pt", __file__, "-k", "second_signal or commands_get"],
+                       capture_output=True, timeout=300)
+    assert r.returncode == 0 and b"2 passed" in r.stdout, r.stdout[-3000:]
+
+
+AGENT = """#!/bin/sh
+env | grep -E '^(IS_SANDBOX|CLAUDE_CONFIG_DIR|ANTHROPIC_API_KEY|CODEX_HOME)=' | sort
+dir=${CLAUDE_CONFIG_DIR:-${CODEX_HOME:-$HOME/.qwen}}
+cat "$dir/login" 2>/dev/null || { mkdir -p "$dir"; echo "logged in" >"$dir/login"; }
+"""
+
+
+def test_agents_by_name(home, skep, project):
+    """A known agent's name without -- is more than a command: its network, its sealed key, its login of the last run."""
+    for name in ("claude", "codex", "qwen"):
+        with open(f"{project}/{name}", "w", encoding="utf-8") as f:
+            f.write(AGENT)
+        os.chmod(f"{project}/{name}", 0o755)
+    path = ["-e", f"PATH={project}:/usr/bin:/bin"]
+    r = skep("run", "--name", "one", "--keep", *path, "claude", env={"ANTHROPIC_API_KEY": "sk-mine"}).ok()
+    assert "IS_SANDBOX=1" in r.out and "sk-mine" not in r.out and "printenv ANTHROPIC_API_KEY | skep secret set" in r.err, (r.out, r.err)
+    assert "api.anthropic.com" in skep("policy", "show", "one").ok().out
+    skep("secret", "set", "ANTHROPIC_API_KEY", "--host", "api.anthropic.com", "--as", "header:x-api-key", stdin=b"sk-real\n").ok()
+    r = skep("run", *path, "-e", "IS_SANDBOX=0", "claude").ok()
+    assert "ANTHROPIC_API_KEY=skep_ANTHROPIC_API_KEY_" in r.out and "IS_SANDBOX=0" in r.out and "printenv" not in r.err, (r.out, r.err)
+    skep("run", *path, "qwen").ok()
+    again = [skep("run", *path, "qwen").ok().out, r.out, skep("run", "--root", *path, "claude").out if os.getuid() == 0 else "logged in"]
+    assert ["logged in" in x for x in again] == ([False, False, False] if os.getuid() == 0 else [True, True, True]), again
+    # With -- it is a command as any other, and --net none stands.
+    r = skep("run", *path, "--", "claude").ok()
+    assert r.out == "", r.out
+    skep("run", "--name", "two", "--keep", "--net", "none", *path, "codex").ok()
+    assert "api.openai.com" not in skep("policy", "show", "two").ok().out

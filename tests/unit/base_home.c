@@ -37,6 +37,13 @@ static void test_home(void **state)
 	setenv("SKEP_HOME", "own", 1);
 	auto_free char *cwd = getcwd(NULL, 0), *below = xasprintf("%s/own", cwd);
 	is(NULL, below);
+	setenv("SKEP_HOME", "./own", 1);
+	is(NULL, below);
+	setenv("SKEP_HOME", "/usr/../usr/./bin/../none/of/it", 1);
+	is(NULL, "/usr/none/of/it");
+	setenv("SKEP_HOME", "/usr/none/../x", 1);
+	assert_null(home_dir(NULL, &e));
+	assert_int_equal(e.kind, ERR_INVALID);
 	unsetenv("SKEP_HOME");
 	if (root)
 		return;

@@ -15,7 +15,7 @@ static void picks(const char *boxes, const char *cwd, const char *want)
 	struct err e;
 	auto_json json_t *j = json_read(boxes, strlen(boxes), &e);
 	assert_non_null(j);
-	const char *id = api_pick(j, cwd);
+	const char *id = api_pick(j, cwd, false);
 	if (want)
 		assert_string_equal(id, want);
 	else

@@ -264,18 +264,47 @@ static void answers(void **state)
 	answer(&r, REGISTRY_GO, "https://go.test,direct\nsum.test\n");
 	answer(&r, REGISTRY_MAVEN,
 	       "<project><repositories><repository><url>https://mvn.test/m2</url></repository></repositories></project>");
-	for (int t = 0; t < REGISTRY_TOOLS; t++)
+	for (int t = 0; t <= REGISTRY_APT; t++)
 		assert_int_equal(registries_settled(&r, t), t != REGISTRY_CARGO && t != REGISTRY_APT);
 	gives(&r, "npm.test npm|pip.test pip|files.test pip|uv.test uv|go.test go|sum.test go|mvn.test maven", "");
 	answer(&r, REGISTRY_PIP,
 	       "  -i  Base URL of the index (default\n        https://pip.test/simple). See https://no.test\n");
 	gives(&r, "pip.test pip", "");
+	answer(&r, REGISTRY_YARN, "https://yarn.test\n");
+	answer(&r, REGISTRY_GEM, "*** CURRENT SOURCES ***\n\nhttps://gems.test/\n");
+	answer(&r, REGISTRY_COMPOSER, "{\"p\":{\"type\":\"composer\",\"url\":\"https://repo.php.test\"}}\n");
+	answer(&r, REGISTRY_NUGET, "E https://nuget.test/v3/index.json\n");
+	answer(&r, REGISTRY_CONDA, "https://conda.test\nhttps://repo.conda.test/pkgs/main\n");
+	for (int t = REGISTRY_YARN; t < REGISTRY_GRADLE; t++)
+		assert_true(registries_settled(&r, t));
+	gives(&r, "yarn.test yarn|gems.test gem|index.gems.test gem|repo.php.test composer|nuget.test nuget|conda.test conda|repo.conda.test conda", "");
 	answer(&r, REGISTRY_NPM, "");
 	answer(&r, REGISTRY_NPM, "undefined\n");
 	answer(&r, REGISTRY_PIP, "no default here");
 	answer(&r, REGISTRY_MAVEN, "caution: filename not matched");
 	assert_int_equal(r.settled, 0);
 	gives(&r, "", "");
+}
+
+static void files_of_more_tools(void **state)
+{
+	static const struct {
+		enum registry_file kind;
+		const char *text, *want;
+	} rows[] = {
+		{FILE_YARNRC, "# no\nregistry \"https://yarn.test/x\"\n\"@s:registry\" \"https://scope.test\"\n", "yarn.test yarn|scope.test yarn"},
+		{FILE_GEMRC, ":sources:\n- https://user:pw@gems.test/\n- git@no\n", "gems.test gem"},
+		{FILE_COMPOSER_JSON, "{\"repositories\":[{\"type\":\"composer\",\"url\":\"https://php.test\"}]}", "php.test composer"},
+		{FILE_NUGET_CONFIG, "<add key=\"own\" value=\"https://nuget.test/v3/index.json\" />", "nuget.test nuget"},
+		{FILE_CONDARC, "channel_alias: https://conda.test:8443/\n", "conda.test:8443 conda"},
+		{FILE_GRADLE, "maven { url 'https://gradle.test/repo' }", "gradle.test gradle"},
+	};
+	(void)state;
+	for (size_t i = 0; i < countof(rows); i++) {
+		struct registries r = {0};
+		registries_take_file(&r, rows[i].kind, true, rows[i].text, strlen(rows[i].text));
+		gives(&r, rows[i].want, "");
+	}
 }
 
 static bool asks(const struct registry_question *q, size_t n, enum registry_tool t)
@@ -389,6 +418,7 @@ int main(void)
 		cmocka_unit_test(the_tools_own_files),
 		cmocka_unit_test(variables),
 		cmocka_unit_test(answers),
+		cmocka_unit_test(files_of_more_tools),
 		cmocka_unit_test(questions_only_for_what_is_open),
 		cmocka_unit_test(a_whole_tree),
 		cmocka_unit_test(asking),

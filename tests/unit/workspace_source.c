@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include <fcntl.h>
+#include <pwd.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,6 +33,21 @@ static void refuses_what_must_stay_out(void **state)
 	};
 	for (size_t i = 0; i < countof(bad); i++)
 		assert_int_equal(judge(bad[i]), ERR_INVALID);
+}
+
+// Root, with sudo, stands in somebody else's home.
+static void refuses_other_homes(void **state)
+{
+	const struct passwd *pw;
+	(void)state;
+	for (setpwent(); (pw = getpwent());) {
+		if (pw->pw_uid < 1000 || pw->pw_uid >= 65534 || pw->pw_dir[0] != '/' || !pw->pw_dir[1])
+			continue;
+		auto_free char *project = xasprintf("%s/project", pw->pw_dir);
+		assert_int_equal(judge(pw->pw_dir), ERR_INVALID);
+		assert_int_equal(judge(project), ERR_NONE);
+	}
+	endpwent();
 }
 
 static void accepts_projects(void **state)
@@ -207,7 +223,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(refuses_what_must_stay_out),
-		cmocka_unit_test(accepts_projects),
+		cmocka_unit_test(refuses_other_homes), cmocka_unit_test(accepts_projects),
 		cmocka_unit_test(says_why_and_what_to_do),
 		cmocka_unit_test(clean_paths),
 		cmocka_unit_test(maps_the_callers_directory),
