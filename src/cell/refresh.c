@@ -9,6 +9,7 @@
 #include "model/msg.h"
 
 #define REFRESH_MS 1000
+#define REFRESH_SHARE 50 // of the time it takes is not spent on it
 
 // A path may be gone: the cell goes on as it is.
 static void refresh_path(const struct cell *c, const char *path)
@@ -27,8 +28,9 @@ void refresh_root(struct cell *c, struct frame *f)
 
 void refresh_overlays(struct cell *c)
 {
+	const struct rootfs_host *host = &c->nursery->rootfs;
 	uint64_t now = clock_ms();
-	if (now - c->refreshed_ms < REFRESH_MS)
+	if (now - c->refreshed_ms < c->refresh_pause_ms)
 		return;
 	c->refreshed_ms = now;
 	if (c->root < 0) {
@@ -36,8 +38,14 @@ void refresh_overlays(struct cell *c)
 		return;
 	}
 	refresh_path(c, c->spec.ws_path);
-	if (c->spec.image)
-		refresh_path(c, "/");
+	refresh_path(c, "/");
 	for (uint32_t i = 0; i < c->spec.n_mounts; i++)
 		refresh_path(c, c->spec.mounts[i].dst);
+	for (int i = 0; i < host->n_system; i++)
+		if (!*host->system[i].link) {
+			auto_free char *path = xasprintf("/%s", host->system[i].name);
+			refresh_path(c, path);
+		}
+	c->refreshed_ms = clock_ms();
+	c->refresh_pause_ms = REFRESH_MS + (c->refreshed_ms - now) * REFRESH_SHARE;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A live cell sees the files of today. An overlay asks the directory below once about a name and keeps the answer: a file that
-// the host replaces by rename stays the old one, and a name that was absent stays absent. Before a command starts the cell's
-// overlays forget what no process of the cell holds. Not more often than once a second: what is forgotten is read again.
+// the host replaces by rename stays the old one, and a name that was absent stays absent. Before a command starts, and
+// once a second while one runs, the cell's overlays forget what no process of the cell holds. Less often where that takes long:
+// what is forgotten is read again.
 #pragma once
 
 struct cell;

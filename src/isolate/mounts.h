@@ -14,6 +14,8 @@ enum mount_kind {
 	MOUNT_LINK,    // symbolic link dst -> data
 	MOUNT_COPY,    // copy the world-readable part of directory src; data = paths in it that are left out, a:b/c
 	MOUNT_BIND,    // recursive bind of src
+	MOUNT_SHOW,    // a directory of the host, read-only, as an overlay with inodes of its own: what is locked on them is nobody
+		       // else's. data = an empty directory, from src's parent. A bind of a file, and where other mounts lie below
 	MOUNT_NODE,    // bind of the character device src, checked to be one
 	MOUNT_TMPFS,   // data = options
 	MOUNT_PROC,

@@ -37,6 +37,8 @@ static const char *const proc_readonly[] = {"proc/sys", "proc/irq", "proc/bus", 
 // there is nothing. (What is an overlay leads to no socket.)
 static const char *const daemon_places[] = {"nix/var/nix/daemon-socket", "usr/local/var/run", NULL};
 
+static const char *const package_lists[] = {"var/lib/dpkg", "var/lib/apt", "var/lib/rpm", NULL};
+
 void rootfs_scan(struct rootfs_host *h, const char *template_dir)
 {
 	h->template = xstrdup(template_dir);
@@ -199,21 +201,23 @@ void rootfs_system(const struct rootfs_host *h, enum profile profile, bool image
 	auto_free char *dev = xasprintf("%s/dev", h->template);
 	if (!image) {
 		auto_free char *etc = xasprintf("%s/etc", h->template), *var = xasprintf("%s/var", h->template);
+		auto_free char *empty = xasprintf("%s/empty", h->template + 1); // from /
 		for (int i = 0; i < h->n_system; i++) {
 			auto_free char *src = xasprintf("/%s", h->system[i].name);
 			if (*h->system[i].link)
 				plan_add(p, MOUNT_LINK, NULL, h->system[i].name, h->system[i].link, 0);
 			else if (profile == PROFILE_USER)
-				plan_add(p, MOUNT_BIND, src, h->system[i].name, NULL, 0);
+				plan_add(p, MOUNT_SHOW, src, h->system[i].name, empty, 0);
 		}
 		for (const char *const *d = daemon_places; *d && profile == PROFILE_USER; d++)
 			plan_add(p, MOUNT_MASK, NULL, *d, NULL, 0);
 		if (profile == PROFILE_USER) {
 			plan_add(p, MOUNT_BIND, etc, "etc", NULL, 0);
 			plan_add(p, MOUNT_BIND, var, "var", NULL, 0);
-			plan_add(p, MOUNT_BIND, "/var/lib/dpkg", "var/lib/dpkg", NULL, MF_OPTIONAL);
-			plan_add(p, MOUNT_BIND, "/var/lib/apt", "var/lib/apt", NULL, MF_OPTIONAL);
-			plan_add(p, MOUNT_BIND, "/var/lib/rpm", "var/lib/rpm", NULL, MF_OPTIONAL);
+			for (const char *const *d = package_lists; *d; d++) {
+				auto_free char *src = xasprintf("/%s", *d), *up = xasprintf("../../%s", empty);
+				plan_add(p, MOUNT_SHOW, src, *d, up, MF_OPTIONAL);
+			}
 		}
 	}
 	static const char *const usual[] = {"home", "srv", "mnt", "media", NULL};
