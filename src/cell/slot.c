@@ -130,7 +130,7 @@ _Noreturn void slot_serve(struct contain *c, struct chan *ch)
 		.channel = ch, .uid = c->uid, .gid = c->gid, .profile = c->profile, .ws_path = s.ws_path,
 		.changes = {c->layer, c->base, c->lowers, c->n_lowers, (int)s.n_base_lowers, s.hide},
 		.ends_with_exec = s.ends_with_exec && s.has_exec, .score = c->score, .sudo = sudo,
-		.cpus_milli = supervised ? s.limits.cpus_milli : 0,
+		.cpus_milli = supervised ? s.limits.cpus_milli : 0, .memory = supervised ? s.limits.memory : 0, .trace = !s.trace_off,
 	};
 	init_run(&opts, &ready, listener);
 }

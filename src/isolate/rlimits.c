@@ -35,8 +35,6 @@ int rlimits_apply(const struct limits *l, bool supervised, struct err *e)
 		{RLIMIT_SIGPENDING, "SIGPENDING", SIGPENDING, true},
 		// with a cgroup its limit is met first, and counted
 		{RLIMIT_NPROC, "NPROC", supervised ? l->pids : l->pids + NPROC_SLACK, l->pids},
-		// DATA, not AS: runtimes reserve far more address space than they use
-		{RLIMIT_DATA, "DATA", l->memory, supervised && l->memory},
 	};
 	for (size_t i = 0; i < countof(rows); i++)
 		if (rows[i].on && lower(rows[i].what, rows[i].name, rows[i].want, e))
