@@ -128,7 +128,8 @@ _Noreturn void slot_serve(struct contain *c, struct chan *ch)
 	isolation_write(&ready, &iso);
 	struct init_opts opts = {
 		.channel = ch, .uid = c->uid, .gid = c->gid, .profile = c->profile, .ws_path = s.ws_path,
-		.changes = {c->layer, c->base, c->lowers, c->n_lowers, (int)s.n_base_lowers, s.hide},
+		.changes = {.layer = c->layer, .base = c->base, .lowers = c->lowers, .n_lowers = c->n_lowers,
+			    .n_base_lowers = (int)s.n_base_lowers, .homes = c->homes, .hide = s.hide},
 		.ends_with_exec = s.ends_with_exec && s.has_exec, .score = c->score, .sudo = sudo,
 		.cpus_milli = supervised ? s.limits.cpus_milli : 0, .memory = supervised ? s.limits.memory : 0, .trace = !s.trace_off,
 	};
@@ -196,7 +197,7 @@ static int take_spare(const struct cell *c, struct err *e)
 }
 
 // Locked as long as it waits with us: a new nursery sweeps the layers of slots that are gone.
-static int make_layer(struct cell *c, struct err *e)
+int slot_make_layer(struct cell *c, struct err *e)
 {
 	static const char *const parts[] = {"ws", "home", "root", "work", "work/home", "work/ws"};
 	uint32_t uid, gid;
@@ -359,7 +360,7 @@ static int set_up(struct cell *c, int control, struct err *e)
 	if (!c->control)
 		return -1;
 	c->control->control = c->control->greeted = true;
-	if (c->fresh_layer && c->mold.chan.fd < 0 && make_layer(c, e))
+	if (c->fresh_layer && c->mold.chan.fd < 0 && slot_make_layer(c, e))
 		return -1;
 	return control_bind(c, e) || open_cgroup(c, e) || start_inside(c, e) || slot_watch(c, e) ? -1 : 0;
 }

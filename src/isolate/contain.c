@@ -354,13 +354,18 @@ static int open_score(struct contain *c, struct err *e)
 	return c->score < 0 ? -1 : 0;
 }
 
+bool contain_owns(const struct userns_host *ids, const struct cell_spec *s)
+{
+	return s->profile == PROFILE_ROOT && !ids->root && !s->image;
+}
+
 int contain_lock(struct contain *c, const struct cell_spec *s, bool supervised, struct isolation *out, int *out_listener,
 		 struct err *e)
 {
 	uint64_t keep = s->profile == PROFILE_ROOT ? CAPS_ROOT_PROFILE : 0;
 	if (s->nested && keep)
 		keep |= CAPS_NESTED_ROOT;
-	struct seccomp_opts filter = {.root = s->profile == PROFILE_ROOT, .trace = !s->trace_off, .nested = s->nested};
+	struct seccomp_opts filter = {.root = s->profile == PROFILE_ROOT, .trace = !s->trace_off, .nested = s->nested, .owns = contain_owns(c->ids, s)};
 	int abi = landlock_abi();
 	if (s->strict && abi < 3)
 		return err_set(e, ERR_DENIED, "min_isolation strict needs Landlock ABI 3, this kernel has %d", abi);
@@ -382,6 +387,8 @@ int contain_lock(struct contain *c, const struct cell_spec *s, bool supervised, 
 	if (prctl(PR_SET_DUMPABLE, 0) || prctl(PR_SET_PDEATHSIG, alone ? 0 : SIGKILL))
 		return err_sys(e, "protect pid 1");
 	if (abi >= 2 && contain_landlock(c, s, abi, e)) // needs no_new_privs
+		return -1;
+	if (contain_test_settings(e))
 		return -1;
 	if (seccomp_load(&filter, out_listener, e)) // last: nothing above would pass it
 		return -1;

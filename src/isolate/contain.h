@@ -35,6 +35,7 @@ struct contain {
 	int scratch; // a mold's: what /tmp, /run and /dev/shm are parts of
 	int layer, base; // directories kept open for change walks; base -1 when empty
 	int lowers[LIMIT_LAYERS]; // the workspace parts of sealed layers, for the same; -1: it has none
+	int homes[LIMIT_LAYERS];  // their home parts, of those that are not the base's; else -1
 	int n_lowers;
 	uint32_t uid, gid; // inside
 	int score; // pid 1's own place in the order of the OOM killer, open after lock
@@ -53,5 +54,7 @@ int contain_fit(const struct contain *c, struct err *e) MUST_USE;
 int contain_build(struct contain *c, const struct cell_spec *s, const int *trees, int n_trees, struct err *e) MUST_USE;
 int contain_lock(struct contain *c, const struct cell_spec *s, bool supervised, struct isolation *out, int *out_listener,
 		 struct err *e) MUST_USE;
+// The host's system files belong to nobody whom the cell knows: to change one it has to be made the cell's own (cell/owned.h).
+bool contain_owns(const struct userns_host *ids, const struct cell_spec *s);
 // One source as a detached mount, from outside; namespaces that map its owners, -1 rootless.
 int contain_open_source(const struct source *src, int plain_ns, int owner_ns, struct err *e) MUST_USE;

@@ -2,6 +2,7 @@
 """What a cell leaves untouched serves the next one at the same place (src/cell/mold.h). The cookie of the network namespace
 tells which mold a cell came from; unlike its number in /proc it is never given away again."""
 import os
+import shutil
 import signal
 import time
 
@@ -290,14 +291,17 @@ def test_one_that_was_asked_for_and_never_came(home, skep):
     assert not any(i in skep("gc", "--dry-run").ok().out for i in ids(home))
 
 
-def test_a_waiting_first_process_that_dies(home, skep):
-    who(skep)
+@pytest.mark.parametrize("opts", ((), ("--nested",)))
+def test_a_waiting_first_process_that_dies(home, skep, opts):
+    for _ in range(2):
+        who(skep, *opts)
+    time.sleep(0.2)
     home.watch()
     firsts = [p for p, _ in home.seen if b"\t1\n" in read_proc(p, "status").partition(b"NSpid:")[2].partition(b"\n")[0] + b"\n"]
     assert firsts
     kill_all(firsts)
     for _ in range(4):
-        assert who(skep)[0]
+        assert who(skep, *opts)[0]
 
 
 def test_a_daemon_that_dies_leaves_no_names(home, skep):
@@ -308,6 +312,91 @@ def test_a_daemon_that_dies_leaves_no_names(home, skep):
     assert not before & ids(home)
     home.api("POST", "/v1/shutdown", {})
     wait_for(lambda: not ids(home), why="the names that were put aside to go")
+
+
+# -- kinds that have no mold are built ahead in a slot of their own (src/backend/recipe.c) ------------------------------
+
+KINDS = ("root", "nested", "image", "snapshot")
+START = "sed 's/.*) //' /proc/1/stat | cut -d' ' -f20"  # of the first process, in ticks since the machine came up
+
+
+def options(home, skep, kind, busybox):
+    """What makes a sandbox of that kind, more than once."""
+    if kind == "root":
+        home.lend()
+    if kind == "image":
+        os.makedirs(f"{home.top}/tiny/bin")
+        shutil.copy(busybox, f"{home.top}/tiny/bin/busybox")
+        for name in ("sh", "ls", "cat", "cut", "sed", "touch", "hostname", "true"):
+            os.symlink("busybox", f"{home.top}/tiny/bin/{name}")
+        return ["--image", skep("image", "import", f"{home.top}/tiny").ok().line]
+    if kind == "snapshot":
+        sid = home.new()
+        skep("exec", sid, "--", "sh", "-c", "echo sealed > below").ok()
+        return ["--from", skep("snapshot", sid, "--json").ok().json()["id"]]
+    return [f"--{kind}"]
+
+
+def waited(before, ticks):
+    """Was it there before it was asked for, and not just by the coarseness of a tick?"""
+    return int(ticks) / os.sysconf("SC_CLK_TCK") < before - 0.02
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_built_ahead(home, skep, kind, busybox):
+    opts, seen, ahead = options(home, skep, kind, busybox), set(), []
+    script = f"hostname; {START}; ls -A /tmp /dev/shm | sed '/^$/d; /:$/d'; touch /tmp/mark /dev/shm/mark"
+
+    def run():
+        before = time.clock_gettime(time.CLOCK_BOOTTIME)
+        name, ticks, *left = skep("run", *opts, "--", "sh", "-c", script).ok().out.splitlines()
+        assert name not in seen and [x for x in left if x not in home.top.split("/")] == []
+        seen.add(name)
+        ahead.append(waited(before, ticks))
+        return sum(ahead) >= 3
+
+    wait_for(run, 60, 0.2, why=f"sandboxes of the kind {kind} to be built ahead")
+    skep("rm", "--all", "--force").ok()
+
+
+def test_no_kind_is_taken_for_another(home, skep, busybox):
+    home.lend()
+    tiny = options(home, skep, "image", busybox)
+    for _ in range(3):
+        for opts, says in (([], "user no yes"), (["--root"], "root no yes"), (["--nested"], "user yes yes"), (tiny, "user no no"), (["--root", "--nested"], "root yes yes")):
+            script = "[ -w /etc ] && echo root || echo user; [ $(cat /proc/sys/user/max_user_namespaces) = 0 ] && echo no || echo yes; [ -e /usr/bin ] && echo yes || echo no"
+            assert " ".join(skep("run", *opts, "--", "sh", "-c", script).ok().out.split()) == says, opts
+        time.sleep(0.2)
+
+
+def test_a_replaced_project_is_noticed_by_every_kind(home, skep):
+    for _ in range(3):
+        skep("run", "--nested", "--", "true").ok()
+        time.sleep(0.2)
+    os.rename(home.dir, home.dir + ".old")
+    os.mkdir(home.dir)
+    with open(f"{home.dir}/new", "w", encoding="ascii") as f:
+        f.write("new\n")
+    assert [skep("run", "--nested", "--", "cat", "new").ok().line for _ in range(4)] == ["new"] * 4
+
+
+def test_a_fork_is_built_before_it_is_used(home, skep):
+    origin = home.new()
+    skep("exec", origin, "--", "sh", "-c", "echo here > below").ok()
+    forks = []
+
+    def fork():
+        forks.append(skep("fork", origin).ok().line)
+        time.sleep(0.3)  # somebody looks at its name
+        before = time.clock_gettime(time.CLOCK_BOOTTIME)
+        name, ticks, below = skep("exec", forks[-1], "--", "sh", "-c", f"hostname; {START}; cat below").ok().out.split()
+        assert (name, below) == (forks[-1], "here")
+        return waited(before, ticks)
+
+    wait_for(fork, 60, 0.1, why="a fork to be built ahead")
+    skep("fork", origin, "-n", "3").ok()  # more than are built
+    skep("rm", "--all", "--force").ok()  # those that never ran, too
+    assert home.ps() == []
 
 
 # -- cells that end while slots abound rest until creates pause (src/backend/nursery.c) --------------------------------
