@@ -104,6 +104,8 @@ int contain_open_source(const struct source *src, int plain_ns, int owner_ns, st
 			       "%s has other file systems mounted below it; unmount them or choose another directory", src->path);
 	if (tree < 0)
 		return -1;
+	if (mount_alone(tree, e))
+		return err_wrap(e, "%s", src->path);
 	int ns = src->map == SOURCE_PLAIN ? plain_ns : owner_ns;
 	if (ns >= 0 && !tool && mount_idmap(tree, ns, e))
 		return err_wrap(e, "%s", src->path);

@@ -21,6 +21,7 @@
 
 // <sys/mount.h> and <linux/mount.h> can not be had together in every libc: the few calls are made directly.
 #define MNT_DETACH_FLAG 2
+#define UMOUNT_NOFOLLOW_FLAG 8
 #define COPY_PATH 256 // directories deeper than this are not copied: each level holds descriptors
 
 static int sys_mount(const char *src, const char *dst, const char *type, unsigned long flags, const char *data)
@@ -120,7 +121,14 @@ static void fd_path(int fd, char out[32])
 
 int mount_private(struct err *e)
 {
-	return sys_mount("none", "/", NULL, MS_REC | MS_SLAVE, NULL) ? err_sys(e, "make mounts private") : 0;
+	if (sys_mount("none", "/", NULL, MS_REC | MS_SLAVE, NULL) || sys_mount("none", "/", NULL, MS_REC | MS_SHARED, NULL))
+		return err_sys(e, "make mounts private");
+	return 0;
+}
+
+int mount_detach(const char *path, struct err *e)
+{
+	return syscall(SYS_umount2, path, MNT_DETACH_FLAG | UMOUNT_NOFOLLOW_FLAG) ? err_sys(e, "unmount %s", path) : 0;
 }
 
 int mount_clone(int dirfd, const char *path, bool recursive, struct err *e)
@@ -128,6 +136,12 @@ int mount_clone(int dirfd, const char *path, bool recursive, struct err *e)
 	unsigned flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | (recursive ? AT_RECURSIVE : 0);
 	int fd = (int)syscall(SYS_open_tree, dirfd, path, flags);
 	return fd < 0 ? err_sys(e, "bind %s", path) : fd;
+}
+
+int mount_alone(int tree, struct err *e)
+{
+	struct mount_attr attr = {.propagation = MS_PRIVATE};
+	return sys_setattr(tree, AT_RECURSIVE, &attr) ? err_sys(e, "make a mount private") : 0;
 }
 
 int mount_idmap(int tree, int userns, struct err *e)
@@ -150,7 +164,7 @@ static uint64_t attrs_of(unsigned flags)
 
 static int restrict_mount(int fd, unsigned flags, bool recursive, struct err *e)
 {
-	struct mount_attr attr = {.attr_set = attrs_of(flags)};
+	struct mount_attr attr = {.attr_set = attrs_of(flags), .propagation = MS_PRIVATE};
 	return sys_setattr(fd, recursive ? AT_RECURSIVE : 0, &attr) ? err_sys(e, "restrict a mount") : 0;
 }
 
