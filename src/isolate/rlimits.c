@@ -5,7 +5,7 @@
 #include <sys/resource.h>
 
 #define NPROC_SLACK 32u
-#define MEMLOCK (64u << 10)
+#define MEMLOCK (8u << 20) // the kernel's own default; counted as any memory is
 #define MSGQUEUE 409600u // half of the kernel's own default: bytes in queues count per user
 #define SIGPENDING 4096u // queued signals and timers count per user, and the user is not the cell's alone
 
