@@ -126,7 +126,8 @@ struct cell {
 	struct client *clients;
 	struct sx *execs; // newest first
 	uint32_t n_execs, last_number;
-	uint64_t refreshed_ms, refresh_pause_ms; // refresh.c
+	uint64_t refreshed_ms, refresh_cost_ms; // refresh.c
+	bool refreshed;
 	int root;	       // of its file tree, as soon as a second command is likely; -1
 	struct journal journal;
 	int sandbox_dir, out_dir;

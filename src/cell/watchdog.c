@@ -458,7 +458,7 @@ static void on_sample(struct timer *t)
 			expect_answer(c);
 		}
 		sample_disk(c);
-		refresh_overlays(c);
+		refresh_running(c);
 	}
 	if (has_processes(c))
 		timer_set(&c->loop, t, SAMPLE_MS);
