@@ -4,6 +4,8 @@
 #include "base/mem.h"
 #include <sys/resource.h>
 
+// No file is that small; and where the host's core_pattern is a program, the kernel starts it for a limit of 0, but not for 1.
+#define NO_CORE 1u
 #define NPROC_SLACK 32u
 #define MEMLOCK (8u << 20) // the kernel's own default; counted as any memory is
 #define MSGQUEUE 409600u // half of the kernel's own default: bytes in queues count per user
@@ -27,7 +29,7 @@ int rlimits_apply(const struct limits *l, bool supervised, struct err *e)
 		uint64_t want;
 		bool on;
 	} rows[] = {
-		{RLIMIT_CORE, "CORE", 0, true},
+		{RLIMIT_CORE, "CORE", NO_CORE, true},
 		{RLIMIT_NOFILE, "NOFILE", l->nofile, l->nofile},
 		{RLIMIT_FSIZE, "FSIZE", l->disk, l->disk},
 		{RLIMIT_MEMLOCK, "MEMLOCK", MEMLOCK, true},
