@@ -126,7 +126,8 @@ struct cell {
 	struct client *clients;
 	struct sx *execs; // newest first
 	uint32_t n_execs, last_number;
-	uint64_t refreshed_ms; // refresh.c
+	uint64_t refreshed_ms, refresh_cost_ms; // refresh.c
+	bool refreshed;
 	int root;	       // of its file tree, as soon as a second command is likely; -1
 	struct journal journal;
 	int sandbox_dir, out_dir;
@@ -145,6 +146,7 @@ struct cell {
 	bool told_memory, told_pids;
 	uint32_t deep_looks, samples;
 	uint64_t unnamed_memory;
+	bool unnamed_old; // the look that is under way began before a process was killed
 	struct watch unnamed;
 	struct watch walk;
 	// record: events of the workload, by token bucket; and the bytes they may take

@@ -15,6 +15,7 @@
 #include "cell/shelf.h"
 #include "cell/volwork.h"
 #include "init/layer.h"
+#include "isolate/host_mounts.h"
 #include "isolate/mounts.h"
 #include "isolate/seccomp.h"
 #include "model/msg.h"
@@ -44,6 +45,8 @@ static struct state {
 	struct nursery n;
 	struct shelf shelf;
 	struct dirwork dirwork;
+	struct host_mounts mounts;
+	int table; // the host's mounts, until they are watched
 } self;
 
 // A /proc without processes: of a process id namespace whose only one, which mounts it, ends at once.
@@ -72,6 +75,7 @@ static int make_template(int sudo, struct err *e)
 	trust_scan(&self.n.trust);
 	trust_share(&self.n.trust);
 	userns_inside_ids(&self.n.ids, PROFILE_USER, &self.n.rootfs.uid, &self.n.rootfs.gid);
+	self.table = host_mounts_open();
 	if (unshare(CLONE_NEWNS))
 		return err_sys(e, "new mount namespace");
 	if (mount_private(e))
@@ -162,6 +166,7 @@ static void in_child(void)
 	shelf_close_fds(&self.shelf);
 	loop_done(&self.loop); // the channel's buffer stays: the place lies in it
 	close_fd(&self.chan.fd);
+	close_fd(&self.mounts.table.fd);
 }
 
 static int start_slot(struct frame *f, enum profile profile, const char *layer, const struct place *place, struct err *e)
@@ -267,7 +272,10 @@ int nursery_main(int channel)
 	self.dirwork = (struct dirwork){&self.loop, &self.chan, self.n.skep_home, getpid(), in_child};
 	self.chan.on_frame = on_frame;
 	self.chan.on_close = on_close;
-	if (loop_init(&self.loop, &e) || chan_attach(&self.chan, &self.loop, &e) || loop_run(&self.loop, &e)) {
+	int rc = loop_init(&self.loop, &e);
+	if (!rc)
+		host_mounts_watch(&self.mounts, &self.loop, self.table, TEMPLATE_DIR);
+	if (rc || chan_attach(&self.chan, &self.loop, &e) || loop_run(&self.loop, &e)) {
 		log_line(LOG_ERROR, "nursery: %s", e.msg);
 		return 1;
 	}

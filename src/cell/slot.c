@@ -133,7 +133,7 @@ _Noreturn void slot_serve(struct contain *c, struct chan *ch)
 			    .n_base_lowers = (int)s.n_base_lowers, .homes = c->homes, .hide = s.hide},
 		.ends_with_exec = s.ends_with_exec && s.has_exec, .score = c->score, .sudo = sudo,
 		.filter = c->no_setid ? setid_commands() : NULL,
-		.cpus_milli = supervised ? s.limits.cpus_milli : 0,
+		.cpus_milli = supervised ? s.limits.cpus_milli : 0, .memory = supervised ? s.limits.memory : 0, .trace = !s.trace_off,
 	};
 	init_run(&opts, &ready, listener);
 }

@@ -8,6 +8,7 @@
 #include "cell/changed.h"
 #include "cell/disk_use.h"
 #include "cell/held.h"
+#include "cell/refresh.h"
 #include "cell/unnamed.h"
 #include "model/msg.h"
 #include <assert.h>
@@ -47,7 +48,6 @@ static bool supervised(const struct cell *c)
 static void ask_usage(struct cell *c)
 {
 	auto_buf struct buf b = BUF_INIT(16);
-	wire_u64(&b, supervised(c) ? c->spec.limits.memory : 0); // 0: with a cgroup all that matters is that it answers
 	wire_u64(&b, c->unnamed_memory);			  // which init can not see
 	chan_send_buf(&c->init, M_USAGE, 0, &b);
 }
@@ -295,6 +295,8 @@ void watchdog_usage(struct cell *c, uint64_t used, uint32_t killed, uint32_t tas
 		return;
 	if (killed) {
 		c->told_memory = true;
+		c->unnamed_memory = 0;
+		c->unnamed_old = c->unnamed.fd >= 0;
 		watchdog_hit(c, "memory", "the largest process was killed: the sandbox reached its memory limit; see --memory");
 	}
 	near(c, "memory", used, c->spec.limits.memory, &c->told_memory, "the sandbox is at its memory limit; see --memory");
@@ -324,13 +326,17 @@ static void on_unnamed(struct watch *w, uint32_t events)
 	struct unnamed u;
 	(void)events;
 	bool whole = helper_end(c, w, &u, sizeof u);
-	c->unnamed_memory = whole ? u.memory : 0;
+	c->unnamed_memory = whole && !c->unnamed_old ? u.memory : 0;
+	if (c->unnamed_old) // what it saw is gone with who was killed meanwhile
+		whole = c->unnamed_old = false;
 	if (!whole || !c->spec.limits.memory || u.memory <= c->spec.limits.memory)
 		return;
 	c->told_memory = true;
 	watchdog_hit(c, "memory", "the process with most memory in files without a name and in sockets was killed: the sandbox reached its memory limit; see --memory");
 	if (!kill_holder(c, u.holder))
 		kill_all(c, "the sandbox reached its memory limit");
+	c->unnamed_memory = 0;
+	ask_usage(c);
 }
 
 static void count_unnamed(const struct cell *c, void *out)
@@ -452,6 +458,7 @@ static void on_sample(struct timer *t)
 			expect_answer(c);
 		}
 		sample_disk(c);
+		refresh_running(c);
 	}
 	if (has_processes(c))
 		timer_set(&c->loop, t, SAMPLE_MS);

@@ -9,6 +9,7 @@
 #include "init/dial.h"
 #include "init/exec.h"
 #include "init/listening.h"
+#include "init/memory.h"
 #include "init/moving.h"
 #include "init/spawn.h"
 #include "init/throttle.h"
@@ -23,7 +24,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -36,7 +36,6 @@ struct init {
 	struct chore over;
 	struct timer grace;
 	bool ending, walk;
-	uint64_t peak; // memory of the largest process that ended since somebody asked
 	bool walking, frozen;
 	pid_t walker;
 	struct watch walk_pipe;
@@ -128,6 +127,7 @@ static void do_exec(struct frame *f)
 		x->next = self.execs;
 		self.execs = x;
 		throttle_wake();
+		memory_begin();
 		wire_u32(&b, (uint32_t)x->group);
 		if (x->ends) // a short one is over before anybody needs to know
 			chan_send_later(&self.chan, M_BEGUN, 0, f->id, b.p, b.n);
@@ -333,15 +333,19 @@ static void do_usage(struct frame *f)
 {
 	struct wire w = {.p = f->p, .n = f->n};
 	auto_buf struct buf b = BUF_INIT(32);
-	pid_t killed = 0;
-	uint64_t most = wire_get_u64(&w), unnamed = wire_get_u64(&w), used = tree_memory(most, unnamed, &killed);
-	if (used < self.peak) // one that met its own limit is gone before a look can find it
-		used = self.peak;
-	self.peak = 0;
-	wire_u64(&b, used);
-	wire_u32(&b, (uint32_t)killed);
+	wire_u64(&b, memory_used(wire_get_u64(&w)));
+	wire_u32(&b, 0);
 	wire_u32(&b, (uint32_t)tree_tasks());
 	chan_send_buf(&self.chan, M_USAGE, f->id, &b);
+}
+
+static void on_memory_kill(uint64_t used, pid_t pid)
+{
+	auto_buf struct buf b = BUF_INIT(32);
+	wire_u64(&b, used);
+	wire_u32(&b, (uint32_t)pid);
+	wire_u32(&b, (uint32_t)tree_tasks());
+	chan_send_buf(&self.chan, M_USAGE, 0, &b);
 }
 
 // We were built before anybody asked: now it is known for what.
@@ -448,10 +452,7 @@ static void reap(void)
 {
 	int status;
 	pid_t pid;
-	struct rusage ru;
-	while ((pid = wait4(-1, &status, WNOHANG, &ru)) > 0) {
-		if ((uint64_t)ru.ru_maxrss * 1024 > self.peak)
-			self.peak = (uint64_t)ru.ru_maxrss * 1024;
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
 		if (moving_reaped(pid, status) || sudo_reaped(pid, status))
 			continue;
 		struct exec *x = self.execs;
@@ -496,6 +497,7 @@ _Noreturn void init_run(struct init_opts *opts, const struct buf *ready, int rea
 	watch_init(&self.known);
 	signal(SIGPIPE, SIG_IGN);
 	throttle_init(&self.loop, opts->cpus_milli);
+	memory_init(&self.loop, opts->memory, opts->trace, on_memory_kill);
 	int sig = loop_init(&self.loop, &e) ? -1 : loop_signals(chld, 1, &e);
 	self.chan = *opts->channel;
 	self.chan.on_frame = on_frame;

@@ -32,6 +32,8 @@ struct init_opts {
 	bool parks;	     // after such an end it stays until the channel ends
 	uint64_t cpus_milli; // for pid 1 to see to; 0 = not limited, or by the kernel
 	const struct sock_fprog *filter; // more system calls that commands have not; NULL = none
+	uint64_t memory;     // the same
+	bool trace;	     // its filter lets processes be compared
 	int score; // /proc/1/oom_score_adj, open
 	bool ends_with_exec; // the first exec's end is the cell's, if no other process is left
 };

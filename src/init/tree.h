@@ -12,10 +12,6 @@ void tree_signal(pid_t leader, const char *exec_id, int sig); // SIGKILL: until 
 size_t tree_count(pid_t but);				     // processes beside pid 1 and this one (0: none)
 size_t tree_tasks(void);				     // what a limit of processes counts, beside pid 1: threads, and who is dead and not buried
 bool tree_is_empty(void);					     // not even a zombie is there
-// Memory of all processes, of System V segments and of the private tmpfs mounts, in bytes; unnamed: what others have found in
-// files that only a descriptor holds. Past limit (0 = none) the largest process is killed, as the kernel would do for a
-// cgroup, and segments that nobody has are removed.
-uint64_t tree_memory(uint64_t limit, uint64_t unnamed, pid_t *out_killed);
 void tree_stop_all(void);   // SIGSTOP to all; remembers who was stopped before
 bool tree_all_stopped(void); // nothing of theirs runs any more, not even in the kernel
 void tree_stop_again(void);  // those that go on

@@ -105,6 +105,8 @@ int contain_open_source(const struct source *src, int plain_ns, int owner_ns, st
 			       "%s has other file systems mounted below it; unmount them or choose another directory", src->path);
 	if (tree < 0)
 		return -1;
+	if (mount_alone(tree, e))
+		return err_wrap(e, "%s", src->path);
 	int ns = src->map == SOURCE_PLAIN ? plain_ns : owner_ns;
 	if (ns >= 0 && !tool && mount_idmap(tree, ns, e))
 		return err_wrap(e, "%s", src->path);
@@ -151,7 +153,7 @@ static int prepare_place(struct contain *c, struct err *e)
 	if (contain_open_base(c, c->place, e) || contain_hide_base(c, c->place, e) || contain_own_top(c, e) || contain_ready_caches(c, c->place, e))
 		return -1;
 	rootfs_place(c->host, c->place, &p);
-	if (apply(c, &p, e))
+	if (apply(c, &p, e) || contain_own_points(c, c->place, e))
 		return -1;
 	c->has = SLOT_PLACE;
 	return leave_host(c, e);
@@ -330,7 +332,7 @@ int contain_build(struct contain *c, const struct cell_spec *s, const int *trees
 		plan_done(&p);
 		return -1;
 	}
-	if (apply(c, &p, e))
+	if (apply(c, &p, e) || (c->has < SLOT_PLACE && contain_own_points(c, s, e)))
 		return -1;
 	if (show_net(c, s, e))
 		return -1;

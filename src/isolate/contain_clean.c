@@ -74,8 +74,11 @@ int contain_fit(const struct contain *c, struct err *e)
 		return err_set(e, ERR_CONFLICT, "the network is not what it was");
 	if (mount_refresh(root, c->place->ws_path + 1, e) || mount_refresh(root, "home/skep", e))
 		return -1;
+	for (int i = 0; i < c->host->n_system; i++)
+		if (!*c->host->system[i].link && mount_refresh(root, c->host->system[i].name, e))
+			return -1;
 	for (uint32_t i = 0; i < c->place->n_mounts; i++)
-		if (*c->place->mounts[i].src && mount_refresh(root, c->place->mounts[i].dst + 1, e))
+		if (*c->place->mounts[i].src && mount_refresh(root, c->place->mounts[i].dst + 1, e) && e->sys != ENOTDIR) // a file
 			return -1;
 	return 0;
 }

@@ -11,6 +11,7 @@ int contain_make_points(const struct contain *c, const struct cell_spec *s, stru
 int contain_ready_part(int layer, const char *part, struct err *e) MUST_USE;
 int contain_ready_layer(const struct contain *c, const struct plan *p, struct err *e) MUST_USE; // for the overlays of the plan
 int contain_ready_caches(const struct contain *c, const struct cell_spec *s, struct err *e) MUST_USE;
+int contain_own_points(const struct contain *c, const struct cell_spec *s, struct err *e) MUST_USE; // after mounts were made
 int contain_own_top(const struct contain *c, struct err *e) MUST_USE;
 
 // contain_landlock.c. Needs no_new_privs, and the ids that the cell will have.

@@ -46,8 +46,23 @@ int contain_own_top(const struct contain *c, struct err *e)
 	return 0;
 }
 
+// A home that was there keeps its mode; a new one looks like that of the layer below, or is the user's alone.
+static mode_t new_home_mode(const struct contain *c)
+{
+	struct stat st;
+	struct err e;
+	for (int i = 0; i < c->n_lowers; i++) {
+		auto_free char *name = xasprintf("k%d/home", i);
+		auto_fd int home = contain_staged(c, name, &e);
+		if (home >= 0 && !fstat(home, &st))
+			return st.st_mode & 0777;
+	}
+	return 0700;
+}
+
 int contain_ready_layer(const struct contain *c, const struct plan *p, struct err *e)
 {
+	bool had_home = fs_exists(c->layer, "home");
 	for (size_t i = 0; i < p->n; i++) {
 		const char *at = p->ops[i].kind == MOUNT_OVERLAY ? strstr(p->ops[i].data, "upperdir=l/") : NULL;
 		if (!at)
@@ -57,7 +72,7 @@ int contain_ready_layer(const struct contain *c, const struct plan *p, struct er
 		if (contain_ready_part(c->layer, part, e))
 			return -1;
 	}
-	if (fchownat(c->layer, "home", c->uid, c->gid, 0) || fchmodat(c->layer, "home", 0755, 0))
+	if (fchownat(c->layer, "home", c->uid, c->gid, 0) || (!had_home && fchmodat(c->layer, "home", new_home_mode(c), 0)))
 		return err_sys(e, "writable layer");
 	if (c->keep_tmp && fchmodat(c->layer, ROOTFS_TMP, 01777, 0))
 		return err_sys(e, "writable layer");
@@ -122,6 +137,28 @@ int contain_make_points(const struct contain *c, const struct cell_spec *s, stru
 		}
 	}
 	return top < 0 ? -1 : 0;
+}
+
+// Directories that a mount below home made necessary are the user's, as everything there.
+int contain_own_points(const struct contain *c, const struct cell_spec *s, struct err *e)
+{
+	const char *home = s->home ? s->home : "/home/skep";
+	size_t n = strlen(home);
+	struct stat st;
+	for (uint32_t i = 0; i < s->n_mounts; i++) {
+		auto_free char *path = xstrdup(s->mounts[i].dst);
+		if (s->mounts[i].cache || !*s->mounts[i].src || strncmp(path, home, n) || path[n] != '/')
+			continue;
+		for (char *slash = strrchr(path, '/'); slash > path + n; slash = strrchr(path, '/')) {
+			*slash = 0;
+			auto_fd int dir = mount_target(c->root, path + 1, true, e);
+			if (dir < 0)
+				return -1;
+			if (!fstat(dir, &st) && !st.st_uid && c->uid && fchownat(dir, "", c->uid, c->gid, AT_EMPTY_PATH) && errno != EROFS)
+				return err_sys(e, "%s", path);
+		}
+	}
+	return 0;
 }
 
 int contain_ready_caches(const struct contain *c, const struct cell_spec *s, struct err *e)

@@ -21,6 +21,7 @@
 
 // <sys/mount.h> and <linux/mount.h> can not be had together in every libc: the few calls are made directly.
 #define MNT_DETACH_FLAG 2
+#define UMOUNT_NOFOLLOW_FLAG 8
 #define COPY_PATH 256 // directories deeper than this are not copied: each level holds descriptors
 
 static int sys_mount(const char *src, const char *dst, const char *type, unsigned long flags, const char *data)
@@ -52,7 +53,7 @@ void plan_done(struct plan *p)
 	*p = (struct plan){0};
 }
 
-static const char *const kind_names[] = {"dir",	   "file",   "program", "link",   "copy",	  "bind", "node", "tmpfs",
+static const char *const kind_names[] = {"dir",	   "file",   "program", "link",   "copy",	  "bind", "show", "node", "tmpfs",
 					 "proc",   "devpts", "mqueue", "overlay", "mask", "read-only", "resize", "part", "detach"};
 static_assert(countof(kind_names) == MOUNT_KINDS, "a name per kind");
 
@@ -63,9 +64,9 @@ void plan_print(const struct plan *p, struct buf *out)
 		buf_fmt(out, "%-9s %-28s", kind_names[op->kind], *op->dst ? op->dst : "/");
 		if (op->src)
 			buf_fmt(out, " from %s", op->src);
-		if (op->data && op->kind != MOUNT_FILE)
+		if (op->data && op->kind != MOUNT_FILE && op->kind != MOUNT_SHOW)
 			buf_fmt(out, " %s%s", op->kind == MOUNT_LINK ? "-> " : "", op->data);
-		if (op->kind == MOUNT_BIND || op->kind == MOUNT_TMPFS)
+		if (op->kind == MOUNT_BIND || op->kind == MOUNT_SHOW || op->kind == MOUNT_TMPFS)
 			buf_fmt(out, " (%s%s%s,nosuid)", op->flags & MF_WRITE ? "rw" : "ro",
 				op->flags & MF_DEV ? "" : ",nodev", op->flags & MF_NOEXEC ? ",noexec" : "");
 		buf_byte(out, '\n');
@@ -120,7 +121,14 @@ static void fd_path(int fd, char out[32])
 
 int mount_private(struct err *e)
 {
-	return sys_mount("none", "/", NULL, MS_REC | MS_SLAVE, NULL) ? err_sys(e, "make mounts private") : 0;
+	if (sys_mount("none", "/", NULL, MS_REC | MS_SLAVE, NULL) || sys_mount("none", "/", NULL, MS_REC | MS_SHARED, NULL))
+		return err_sys(e, "make mounts private");
+	return 0;
+}
+
+int mount_detach(const char *path, struct err *e)
+{
+	return syscall(SYS_umount2, path, MNT_DETACH_FLAG | UMOUNT_NOFOLLOW_FLAG) ? err_sys(e, "unmount %s", path) : 0;
 }
 
 int mount_clone(int dirfd, const char *path, bool recursive, struct err *e)
@@ -128,6 +136,12 @@ int mount_clone(int dirfd, const char *path, bool recursive, struct err *e)
 	unsigned flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | (recursive ? AT_RECURSIVE : 0);
 	int fd = (int)syscall(SYS_open_tree, dirfd, path, flags);
 	return fd < 0 ? err_sys(e, "bind %s", path) : fd;
+}
+
+int mount_alone(int tree, struct err *e)
+{
+	struct mount_attr attr = {.propagation = MS_PRIVATE};
+	return sys_setattr(tree, AT_RECURSIVE, &attr) ? err_sys(e, "make a mount private") : 0;
 }
 
 int mount_idmap(int tree, int userns, struct err *e)
@@ -150,7 +164,7 @@ static uint64_t attrs_of(unsigned flags)
 
 static int restrict_mount(int fd, unsigned flags, bool recursive, struct err *e)
 {
-	struct mount_attr attr = {.attr_set = attrs_of(flags)};
+	struct mount_attr attr = {.attr_set = attrs_of(flags), .propagation = MS_PRIVATE};
 	return sys_setattr(fd, recursive ? AT_RECURSIVE : 0, &attr) ? err_sys(e, "restrict a mount") : 0;
 }
 
@@ -179,6 +193,16 @@ int mount_tmpfs_at(int target, const char *options, struct err *e)
 	return mount_new("tmpfs", "skep", target, MF_WRITE, options, e);
 }
 
+static int overlay_change(int at, bool readonly)
+{
+	auto_fd int change = (int)syscall(SYS_fspick, at, "", FSPICK_CLOEXEC | FSPICK_EMPTY_PATH);
+	if (change < 0 && errno == EINVAL) // a directory of another overlay
+		return 0;
+	if (change < 0 || (readonly && syscall(SYS_fsconfig, change, FSCONFIG_SET_FLAG, "ro", NULL, 0)))
+		return -1;
+	return (int)syscall(SYS_fsconfig, change, FSCONFIG_CMD_RECONFIGURE, NULL, NULL, 0);
+}
+
 // Any change of a mounted file system's options, also an empty one, drops its unused names.
 int mount_refresh(int root, const char *path, struct err *e)
 {
@@ -188,12 +212,10 @@ int mount_refresh(int root, const char *path, struct err *e)
 		return err_sys(e, "refresh %s", path);
 	if (fs.f_type != OVERLAYFS_SUPER_MAGIC)
 		return 0;
-	auto_fd int change = (int)syscall(SYS_fspick, at, "", FSPICK_CLOEXEC | FSPICK_EMPTY_PATH);
-	if (change < 0 && errno == EINVAL) // a directory of another overlay
-		return 0;
-	if (change < 0 || syscall(SYS_fsconfig, change, FSCONFIG_CMD_RECONFIGURE, NULL, NULL, 0))
-		return err_sys(e, "refresh %s", path);
-	return 0;
+	int rc = overlay_change(at, false);
+	if (rc < 0 && errno == EROFS) // nothing can be written to it, and it wants to be told
+		rc = overlay_change(at, true);
+	return rc < 0 ? err_sys(e, "refresh %s", path) : 0;
 }
 
 int mount_pivot(int newroot, struct err *e)
@@ -438,6 +460,48 @@ static int op_overlay(const struct mount_op *op, const struct mount_env *env, st
 	return rc ? err_wrap(e, "%s", op->dst) : 0;
 }
 
+// Names of mount points are escaped there, and those of ours have nothing to escape.
+static bool has_mounts_below(const char *dir)
+{
+	auto_buf struct buf b = BUF_INIT(64 << 20);
+	struct err e;
+	auto_free char *below = xasprintf("%s/", dir);
+	if (fs_read(AT_FDCWD, "/proc/self/mountinfo", &b, &e))
+		return true;
+	struct str rest = str_of(buf_cstr(&b)), line;
+	while (str_next(&rest, '\n', &line)) {
+		struct str word = {0};
+		for (int i = 0; i < 5 && str_next(&line, ' ', &word); i++)
+			;
+		if (word.n >= strlen(below) && !memcmp(word.p, below, strlen(below)))
+			return true;
+	}
+	return false;
+}
+
+// Names in the options are relative, as in every overlay of a cell.
+static int overlay_show(const struct mount_op *op, const struct mount_env *env, struct err *e)
+{
+	const char *name = strrchr(op->src, '/') + 1;
+	auto_free char *parent = xstrndup(op->src, (size_t)(name - op->src)), *options = xasprintf("lowerdir=%s:%s,userxattr,xino=off", name, op->data);
+	auto_fd int target = mount_target(env->root, op->dst, true, e), back = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (target < 0)
+		return -1;
+	if (back < 0 || chdir(parent))
+		return err_sys(e, "enter %s", parent);
+	int rc = mount_new("overlay", "skep", target, op->flags, options, e);
+	return fchdir(back) ? err_sys(e, "leave %s", parent) : rc;
+}
+
+// A kernel that will not (too many overlays upon each other, a file system that can not be below one) shows it as it is.
+static int op_show(const struct mount_op *op, const struct mount_env *env, struct err *e)
+{
+	struct stat st;
+	if (!stat(op->src, &st) && S_ISDIR(st.st_mode) && !has_mounts_below(op->src) && !overlay_show(op, env, e))
+		return 0;
+	return op_bind(op, env, e);
+}
+
 // By descriptors alone: where the first /proc is mounted there is no /proc/self/fd yet.
 static int op_proc(const struct mount_op *op, const struct mount_env *env, struct err *e)
 {
@@ -499,7 +563,7 @@ int plan_apply(const struct plan *p, const struct mount_env *env, struct err *e)
 {
 	static int (*const apply[MOUNT_KINDS])(const struct mount_op *, const struct mount_env *, struct err *) = {
 		[MOUNT_DIR] = op_make,	  [MOUNT_FILE] = op_make,   [MOUNT_LINK] = op_make,	[MOUNT_COPY] = op_copy,
-		[MOUNT_BIND] = op_bind,	  [MOUNT_NODE] = op_bind,   [MOUNT_TMPFS] = op_fs,	[MOUNT_PROC] = op_proc,
+		[MOUNT_BIND] = op_bind,	  [MOUNT_SHOW] = op_show,   [MOUNT_NODE] = op_bind,   [MOUNT_TMPFS] = op_fs,	[MOUNT_PROC] = op_proc,
 		[MOUNT_DEVPTS] = op_fs,	  [MOUNT_MQUEUE] = op_fs,   [MOUNT_OVERLAY] = op_overlay, [MOUNT_MASK] = op_mask,
 		[MOUNT_RDONLY] = op_rdonly, [MOUNT_RESIZE] = op_resize, [MOUNT_PART] = op_part,
 		[MOUNT_DETACH] = op_detach, [MOUNT_PROGRAM] = op_program,

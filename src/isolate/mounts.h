@@ -14,6 +14,8 @@ enum mount_kind {
 	MOUNT_LINK,    // symbolic link dst -> data
 	MOUNT_COPY,    // copy the world-readable part of directory src; data = paths in it that are left out, a:b/c
 	MOUNT_BIND,    // recursive bind of src
+	MOUNT_SHOW,    // a directory of the host, read-only, as an overlay with inodes of its own: what is locked on them is nobody
+		       // else's. data = an empty directory, from src's parent. A bind of a file, and where other mounts lie below
 	MOUNT_NODE,    // bind of the character device src, checked to be one
 	MOUNT_TMPFS,   // data = options
 	MOUNT_PROC,
@@ -63,8 +65,11 @@ struct mount_env {
 int plan_apply(const struct plan *p, const struct mount_env *env, struct err *e) MUST_USE;
 
 // Single steps, for the ordered list in contain.c.
-int mount_private(struct err *e) MUST_USE; // receive the host's mounts, send none
+// Receives the host's mounts and unmounts, as far as they are shared, sends it none, and hands all on to what is cloned from us.
+int mount_private(struct err *e) MUST_USE;
+int mount_detach(const char *path, struct err *e) MUST_USE; // what is on top there
 int mount_clone(int dirfd, const char *path, bool recursive, struct err *e) MUST_USE; // detached copy, as fd
+int mount_alone(int tree, struct err *e) MUST_USE; // with what is below: nothing is handed on to it, nor by it
 int mount_idmap(int tree, int userns, struct err *e) MUST_USE;
 int mount_move(int tree, int target, struct err *e) MUST_USE;
 int mount_tmpfs_at(int target, const char *options, struct err *e) MUST_USE;

@@ -4,8 +4,10 @@
 #include "base/mem.h"
 #include <sys/resource.h>
 
+// No file is that small; and where the host's core_pattern is a program, the kernel starts it for a limit of 0, but not for 1.
+#define NO_CORE 1u
 #define NPROC_SLACK 32u
-#define MEMLOCK (64u << 10)
+#define MEMLOCK (8u << 20) // the kernel's own default; counted as any memory is
 #define MSGQUEUE 409600u // half of the kernel's own default: bytes in queues count per user
 #define SIGPENDING 4096u // queued signals and timers count per user, and the user is not the cell's alone
 
@@ -27,7 +29,7 @@ int rlimits_apply(const struct limits *l, bool supervised, struct err *e)
 		uint64_t want;
 		bool on;
 	} rows[] = {
-		{RLIMIT_CORE, "CORE", 0, true},
+		{RLIMIT_CORE, "CORE", NO_CORE, true},
 		{RLIMIT_NOFILE, "NOFILE", l->nofile, l->nofile},
 		{RLIMIT_FSIZE, "FSIZE", l->disk, l->disk},
 		{RLIMIT_MEMLOCK, "MEMLOCK", MEMLOCK, true},
@@ -35,8 +37,6 @@ int rlimits_apply(const struct limits *l, bool supervised, struct err *e)
 		{RLIMIT_SIGPENDING, "SIGPENDING", SIGPENDING, true},
 		// with a cgroup its limit is met first, and counted
 		{RLIMIT_NPROC, "NPROC", supervised ? l->pids : l->pids + NPROC_SLACK, l->pids},
-		// DATA, not AS: runtimes reserve far more address space than they use
-		{RLIMIT_DATA, "DATA", l->memory, supervised && l->memory},
 	};
 	for (size_t i = 0; i < countof(rows); i++)
 		if (rows[i].on && lower(rows[i].what, rows[i].name, rows[i].want, e))

@@ -37,6 +37,8 @@ static const char *const proc_readonly[] = {"proc/sys", "proc/irq", "proc/bus", 
 // there is nothing. (What is an overlay leads to no socket.)
 static const char *const daemon_places[] = {"nix/var/nix/daemon-socket", "usr/local/var/run", NULL};
 
+static const char *const package_lists[] = {"var/lib/dpkg", "var/lib/apt", "var/lib/rpm", NULL};
+
 void rootfs_scan(struct rootfs_host *h, const char *template_dir)
 {
 	h->template = xstrdup(template_dir);
@@ -106,6 +108,45 @@ static void template_tools(const struct rootfs_host *h, struct plan *p)
 	plan_add(p, MOUNT_PROGRAM, h->sudo, "tools/usr/local/bin/sudo", NULL, 0);
 }
 
+#define CPUS "sys/devices/system/cpu"
+#define CPUS_MAX 1024
+#define CACHES_MAX 16 // processors whose caches are shown
+
+static void template_copy_file(const char *path, struct plan *p)
+{
+	auto_free char *from = xasprintf("/%s", path);
+	auto_buf struct buf b = BUF_INIT(4096);
+	struct err e;
+	if (!fs_read(AT_FDCWD, from, &b, &e))
+		plan_add(p, MOUNT_FILE, NULL, path, buf_cstr(&b), 0);
+}
+
+// What programs ask /sys for: how the processors are arranged, and lists of devices, of which a cell has none.
+static void template_sys(struct plan *p)
+{
+	static const char *const dirs[] = {"sys", "sys/block", "sys/bus", "sys/class", "sys/class/block", "sys/class/net", "sys/class/tty",
+					   "sys/class/thermal", "sys/class/power_supply", "sys/class/hwmon", "sys/devices/system", CPUS, NULL};
+	static const char *const files[] = {CPUS "/online", CPUS "/possible", CPUS "/present", CPUS "/kernel_max", CPUS "/offline",
+					    "sys/devices/system/node/online", "sys/devices/system/node/possible",
+					    "sys/kernel/mm/transparent_hugepage/enabled", "sys/kernel/mm/transparent_hugepage/hpage_pmd_size", NULL};
+	static const char *const parts[] = {"topology", "cache"};
+	for (const char *const *d = dirs; *d; d++)
+		plan_add(p, MOUNT_DIR, NULL, *d, "755", 0);
+	for (const char *const *f = files; *f; f++)
+		template_copy_file(*f, p);
+	for (int cpu = 0; cpu < CPUS_MAX; cpu++) {
+		auto_free char *dir = xasprintf("/" CPUS "/cpu%d", cpu);
+		if (access(dir, F_OK))
+			break;
+		plan_add(p, MOUNT_DIR, NULL, dir + 1, "755", 0);
+		for (size_t i = 0; i < (cpu < CACHES_MAX ? countof(parts) : 1); i++) {
+			auto_free char *from = xasprintf("%s/%s", dir, parts[i]);
+			if (!access(from, F_OK))
+				plan_add(p, MOUNT_COPY, from, from + 1, "power", MF_OPTIONAL);
+		}
+	}
+}
+
 void rootfs_template(const struct rootfs_host *h, struct plan *p)
 {
 	static const char *const nodes[] = {"null", "zero", "full", "random", "urandom", "tty", NULL};
@@ -125,6 +166,7 @@ void rootfs_template(const struct rootfs_host *h, struct plan *p)
 	template_accounts(h, p);
 	if (h->sudo)
 		template_tools(h, p);
+	template_sys(p);
 	plan_add(p, MOUNT_FILE, NULL, "etc/fstab", "", 0);
 	plan_add(p, MOUNT_FILE, NULL, "etc/gitconfig",
 		 "[core]\n\tcheckStat = minimal\n\ttrustctime = false\n[safe]\n\tdirectory = *\n[include]\n\tpath = /.skep/gitconfig\n", 0);
@@ -199,21 +241,23 @@ void rootfs_system(const struct rootfs_host *h, enum profile profile, bool image
 	auto_free char *dev = xasprintf("%s/dev", h->template);
 	if (!image) {
 		auto_free char *etc = xasprintf("%s/etc", h->template), *var = xasprintf("%s/var", h->template);
+		auto_free char *empty = xasprintf("%s/empty", h->template + 1); // from /
 		for (int i = 0; i < h->n_system; i++) {
 			auto_free char *src = xasprintf("/%s", h->system[i].name);
 			if (*h->system[i].link)
 				plan_add(p, MOUNT_LINK, NULL, h->system[i].name, h->system[i].link, 0);
 			else if (profile == PROFILE_USER)
-				plan_add(p, MOUNT_BIND, src, h->system[i].name, NULL, 0);
+				plan_add(p, MOUNT_SHOW, src, h->system[i].name, empty, 0);
 		}
 		for (const char *const *d = daemon_places; *d && profile == PROFILE_USER; d++)
 			plan_add(p, MOUNT_MASK, NULL, *d, NULL, 0);
 		if (profile == PROFILE_USER) {
 			plan_add(p, MOUNT_BIND, etc, "etc", NULL, 0);
 			plan_add(p, MOUNT_BIND, var, "var", NULL, 0);
-			plan_add(p, MOUNT_BIND, "/var/lib/dpkg", "var/lib/dpkg", NULL, MF_OPTIONAL);
-			plan_add(p, MOUNT_BIND, "/var/lib/apt", "var/lib/apt", NULL, MF_OPTIONAL);
-			plan_add(p, MOUNT_BIND, "/var/lib/rpm", "var/lib/rpm", NULL, MF_OPTIONAL);
+			for (const char *const *d = package_lists; *d; d++) {
+				auto_free char *src = xasprintf("/%s", *d), *up = xasprintf("../../%s", empty);
+				plan_add(p, MOUNT_SHOW, src, *d, up, MF_OPTIONAL);
+			}
 		}
 	}
 	static const char *const usual[] = {"home", "srv", "mnt", "media", NULL};
@@ -221,7 +265,9 @@ void rootfs_system(const struct rootfs_host *h, enum profile profile, bool image
 		plan_add(p, MOUNT_DIR, NULL, *d, "755", 0);
 	// A new /proc may be mounted only where a whole one is seen already. In a mold the host's is gone: below that of every
 	// cell lies one without processes.
-	auto_free char *proc = xasprintf("%s/proc", h->template);
+	auto_free char *proc = xasprintf("%s/proc", h->template), *sys = xasprintf("%s/sys", h->template);
+	if (!image)
+		plan_add(p, MOUNT_BIND, sys, "sys", NULL, MF_NOEXEC);
 	if (!image)
 		plan_add(p, MOUNT_BIND, proc, "proc", NULL, MF_NOEXEC);
 	plan_add(p, MOUNT_BIND, dev, "dev", NULL, MF_DEV);

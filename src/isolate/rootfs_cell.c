@@ -226,8 +226,10 @@ void rootfs_place(const struct rootfs_host *h, const struct cell_spec *s, struct
 			plan_add(p, MOUNT_MASK, NULL, m->dst + 1, NULL, 0);
 		else if (m->cache)
 			cache(h, s, i, p);
+		else if (m->writable)
+			plan_add(p, MOUNT_BIND, src, m->dst + 1, NULL, MF_WRITE);
 		else
-			plan_add(p, MOUNT_BIND, src, m->dst + 1, NULL, m->writable ? MF_WRITE : 0);
+			plan_add(p, MOUNT_SHOW, src, m->dst + 1, "../empty", 0);
 	}
 	const char *lower = !s->base ? "../empty" : s->hide ? ROOTFS_HIDE ":b" : "b";
 	overlay(p, h, s, s->ws_path + 1, lower, "ws");

@@ -88,7 +88,7 @@ enum msg_type {
 	M_CLEAN,   // to a mold: its last cell left something in its scratch space -> M_OK | M_ERR
 	M_FIT,	   // to a mold: is its network as it was made? What its overlays remember of the files below is dropped -> M_OK | M_ERR
 	M_WALK,	   // u8 first in this cell: what is older than it is no news: look what changed, beside the work -> M_CHANGES with id 1
-	M_USAGE,   // u64 memory limit (0 = only look), u64 bytes in files without a name -> M_USAGE u64 bytes used, u32 pid of the process killed for it or 0, u32 processes and threads
+	M_USAGE,   // u64 bytes in files without a name and in sockets -> M_USAGE, also unasked when a process was killed: u64 bytes used, u32 pid of the process killed for it or 0, u32 processes and threads
 	M_MOVABLE, // id; str name, u8 enum move_verb, u8 as somebody else: u32 uid, u32 gid, u64 capabilities, u32 n, n x u32 groups; + fd: its directory:
 		   // do that with that name in it -> M_MOVABLE with the same id, whatever came of it
 	// I: init -> skep-cell

@@ -2,6 +2,7 @@
 """Limits: each one holds, leaves a limit.hit event and a plain message, and the sandbox stays usable."""
 import os
 import signal
+import subprocess
 import textwrap
 import time
 
@@ -163,6 +164,41 @@ def test_memory_in_sockets(home, skep):
     if full is True or int(full) > 128:
         hit(home, sid, "memory")
         assert wait_for(lambda: (lambda r: r["state"] == "exited" and r)(home.exec_row(xid)))["status"] != 0
+    usable(home, sid)
+
+
+# What only looks like much memory, inside 128 MiB.
+MODEST = {
+    "reserved": "import mmap\nm = mmap.mmap(-1, 20 << 30, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)\nm[:1 << 20] = bytes(1 << 20)\n",
+    "forked": "import os, time\nb = bytearray(b'x') * (70 << 20)\npids = []\nfor i in range(6):\n    pids.append(os.fork())\n    if not pids[-1]:\n        time.sleep(2)\n        os._exit(0)\nassert not any(os.waitpid(p, 0)[1] for p in pids)\n",
+    "spawned": "import subprocess\nb = bytearray(b'x') * (90 << 20)\nfor i in range(100):\n    subprocess.run(['/bin/true'], check=True)\n",
+}
+
+
+@pytest.mark.parametrize("how", MODEST)
+def test_memory_that_is_not_used(home, skep, how):
+    sid = home.new("--memory", "128M")
+    skep("exec", sid, "--", "/usr/bin/python3", "-c", MODEST[how]).ok()
+    assert not hits(home, sid)
+
+
+def test_address_sanitizer(home, skep):
+    """Maps twenty terabytes, and uses a few megabytes of them."""
+    with open(f"{home.dir}/a.c", "w", encoding="ascii") as f:
+        f.write("#include <stdlib.h>\n#include <string.h>\nint main(void) { char *p = malloc(1 << 20); memset(p, 1, 1 << 20); free(p); return 7; }\n")
+    subprocess.run(["cc", "-fsanitize=address", "-o", f"{home.dir}/a", f"{home.dir}/a.c"], check=True, timeout=60)
+    sid = home.new("--memory", "256M")
+    r = skep("exec", sid, "--", "./a")
+    assert r.rc == 7, r.err
+
+
+def test_many_that_take_memory_at_once(home, skep):
+    sid = home.new("--memory", "128M")
+    grow = "import os\nfor i in range(5):\n    os.fork()\nb = []\nwhile True:\n    b.append(bytearray(b'x') * (4 << 20))\n"
+    xid = skep("exec", "-d", sid, "--", "/usr/bin/python3", "-c", grow, f"greedy {sid}").ok().line
+    hit(home, sid, "memory")
+    wait_for(lambda: not find_procs(f"greedy {sid}"), 60, 0.2, "all of them to be ended")
+    wait_for(lambda: home.exec_row(xid)["state"] == "exited")
     usable(home, sid)
 
 

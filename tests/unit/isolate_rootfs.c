@@ -44,14 +44,14 @@ static void nothing_of_the_system_is_writable(void **state)
 	rootfs_system(&h, PROFILE_USER, false, &p);
 	rootfs_kernel(false, &p);
 	for (size_t i = 0; i < p.n; i++)
-		if (p.ops[i].kind == MOUNT_BIND)
+		if (p.ops[i].kind == MOUNT_BIND || p.ops[i].kind == MOUNT_SHOW)
 			assert_false(p.ops[i].flags & MF_WRITE);
-	assert_non_null(find(&p, MOUNT_BIND, "usr"));
+	assert_non_null(find(&p, MOUNT_SHOW, "usr"));
 	assert_non_null(find(&p, MOUNT_MASK, "proc/kcore"));
 	assert_non_null(find(&p, MOUNT_RDONLY, "proc/sys"));
 	assert_non_null(find(&p, MOUNT_RDONLY, "proc/pressure"));
 	assert_non_null(find(&p, MOUNT_MASK, "nix/var/nix/daemon-socket")); // after the bind: else it would lie below
-	assert_true(find(&p, MOUNT_MASK, "usr/local/var/run") > find(&p, MOUNT_BIND, "usr"));
+	assert_true(find(&p, MOUNT_MASK, "usr/local/var/run") > find(&p, MOUNT_SHOW, "usr"));
 	plan_done(&p);
 	free(h.template);
 }
@@ -128,7 +128,7 @@ static void masks_come_after_what_they_mask(void **state)
 	s.mounts[0] = (struct cell_mount){.src = xstrdup("/home/a/.cargo"), .dst = xstrdup("/home/a/.cargo")};
 	s.mounts[1] = (struct cell_mount){.src = xstrdup(""), .dst = xstrdup("/home/a/.cargo/credentials.toml")};
 	rootfs_place(&h, &s, &p);
-	const struct mount_op *bind = find(&p, MOUNT_BIND, "home/a/.cargo");
+	const struct mount_op *bind = find(&p, MOUNT_SHOW, "home/a/.cargo");
 	const struct mount_op *mask = find(&p, MOUNT_MASK, "home/a/.cargo/credentials.toml");
 	assert_true(bind && mask && bind < mask);
 	assert_false(bind->flags & MF_WRITE);
