@@ -54,7 +54,7 @@ static void begin(struct starting *s)
 						   .ref = s->ref,
 						   .username = s->username,
 						   .password = s->password,
-						   .docker_logins = s->ref && !request_may(r, SCOPE_ADMIN, NULL, &no),
+						   .trusted = s->ref && !request_may(r, SCOPE_ADMIN, NULL, &no),
 						   .start_cmd = *json_str(r->json, "startCmd") ? json_str(r->json, "startCmd") : NULL,
 						   .ready_cmd = *json_str(r->json, "readyCmd") ? json_str(r->json, "readyCmd") : NULL,
 						   .refusal = s->refusal.kind ? &s->refusal : NULL});

@@ -108,8 +108,8 @@ static int pull_wish_read(struct request *r, struct pull_wish *w, struct err *e)
 		return -1;
 	if (!w->ref)
 		return err_set(e, ERR_INVALID, "\"ref\" is missing: the image's name, such as alpine:3.20");
-	w->docker_logins = !request_may(r, SCOPE_ADMIN, NULL, &no);
-	if ((w->name || w->secret) && !w->docker_logins)
+	w->trusted = !request_may(r, SCOPE_ADMIN, NULL, &no);
+	if ((w->name || w->secret) && !w->trusted)
 		return err_set(e, ERR_DENIED, "a name for the image and secrets of this machine need a token with scope admin; \"username\" and "
 			       "\"password\" are a login of your own");
 	return 0;

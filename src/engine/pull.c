@@ -438,6 +438,8 @@ static int pull_job_write(struct pull *p, const struct pull_wish *w, const struc
 		jw_kstr(&j, "prefix", at.prefix);
 		jw_kbool(&j, "https", at.https);
 		jw_kbool(&j, "http", at.http);
+		jw_kbool(&j, "named", at.named);
+		jw_kbool(&j, "public_only", !w->trusted);
 		jw_kstr(&j, "user", login.user);
 		jw_kstr(&j, "password", login.password);
 		jw_kstr(&j, "bearer", login.bearer);

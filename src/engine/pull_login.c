@@ -140,7 +140,7 @@ int pull_login_find(struct engine *g, const struct pull_wish *w, const struct im
 		l.password = xstrdup(w->password ? w->password : "");
 	} else if (w->secret) {
 		rc = login_of_secret(g, w->secret, at, &l, e);
-	} else if (w->docker_logins) {
+	} else if (w->trusted) {
 		login_of_docker(g, at->host, &l);
 	}
 	if (rc)

@@ -262,6 +262,7 @@ static void endpoint_of_mirror(const char *url, struct image_endpoint *out)
 		.prefix = xasprintf("%s%s", path, open ? "/" : ""),
 		.https = https,
 		.http = !https,
+		.named = true,
 	};
 }
 
@@ -272,14 +273,15 @@ void image_endpoint_of(const struct image_ref *r, char *const *mirrors, char *co
 		endpoint_of_mirror(mirror, out);
 		return;
 	}
-	bool http = image_host_is_local(r->registry);
+	bool named = false;
 	for (; insecure && *insecure; insecure++)
-		http |= !strcasecmp(*insecure, r->registry);
+		named |= !strcasecmp(*insecure, r->registry);
 	*out = (struct image_endpoint){
 		.host = xstrdup(strcmp(r->registry, HUB) ? r->registry : HUB_SERVER),
 		.prefix = xstrdup(""),
 		.https = true,
-		.http = http,
+		.http = named || image_host_is_local(r->registry),
+		.named = named,
 	};
 }
 

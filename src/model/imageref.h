@@ -31,6 +31,7 @@ struct image_endpoint {
 	char *prefix; // of repositories there: "" or "a/b/"
 	bool https;   // try https
 	bool http;    // plain HTTP is allowed: after https failed where both are set
+	bool named;   // the site or the user named this host in the configuration
 };
 // mirrors: "HOST=URL" lines, HOST "*" stands for every registry but those on this machine. insecure: hosts that may be
 // asked without TLS. NULL lists are empty.

@@ -35,12 +35,14 @@ static int job_take(const json_t *o, const char *key, char **out, struct err *e)
 
 static int job_fill(const json_t *o, struct pull_job *j, struct err *e)
 {
-	static const char *const known[] = {"ref", "host", "prefix", "https", "http", "user", "password", "bearer", "ca_file", "have", "room", NULL};
+	static const char *const known[] = {"ref", "host", "prefix", "https", "http", "user", "password", "bearer", "ca_file", "named",
+					    "public_only", "have", "room", NULL};
 	auto_free char *ref = NULL;
 	if (json_only(o, known, e) || job_take(o, "ref", &ref, e) || image_ref_parse(ref ? ref : "", &j->ref, e))
 		return -1;
 	if (job_take(o, "host", &j->at.host, e) || job_take(o, "prefix", &j->at.prefix, e) || json_get_bool(o, "https", &j->at.https, e) ||
-	    json_get_bool(o, "http", &j->at.http, e))
+	    json_get_bool(o, "http", &j->at.http, e) || json_get_bool(o, "named", &j->at.named, e) ||
+	    json_get_bool(o, "public_only", &j->public_only, e))
 		return -1;
 	if (job_take(o, "user", &j->user, e) || job_take(o, "password", &j->password, e) || job_take(o, "bearer", &j->bearer, e) ||
 	    job_take(o, "ca_file", &j->ca_file, e) || json_get_strv(o, "have", &j->have, e) || json_get_u64(o, "room", &j->room, e))
@@ -267,7 +269,7 @@ static int work_begin(struct pull_work *k, int dir, struct err *e)
 {
 	const struct pull_job *j = k->job;
 	struct pull_session_config c = {.at = &j->at, .repository = j->ref.repository, .user = j->user, .password = j->password, .bearer = j->bearer,
-					.ca_file = j->ca_file, .tick = work_tick, .ctx = k};
+					.ca_file = j->ca_file, .public_only = j->public_only, .tick = work_tick, .ctx = k};
 	k->session = pull_session_new(&c, e);
 	if (!k->session || pull_layout_open(dir, &k->layout, e))
 		return -1;

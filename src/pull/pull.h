@@ -10,13 +10,14 @@
 #define PULL_TOGETHER 4 // layers at a time
 
 // What skepd wants, an object on standard input: {"ref","host","prefix","https","http","user","password","bearer","ca_file",
-// "have":[digests of images that are here],"room":bytes}
+// "named","public_only","have":[digests of images that are here],"room":bytes}
 struct pull_job {
 	struct image_ref ref;
 	struct image_endpoint at;
 	char *user, *password, *bearer; // NULL = none
 	char *ca_file;			// NULL = the system's authorities alone
 	char **have;
+	bool public_only; // pull/session.h
 	uint64_t room; // bytes that the disk budget leaves; 0 = not limited
 };
 int pull_job_read(const char *p, size_t n, struct pull_job *out, struct err *e) MUST_USE;

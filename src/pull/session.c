@@ -10,10 +10,14 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "pull/challenge.h"
+#include "model/range.h"
 #include <curl/curl.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
 
 #define REDIRECTS 5
 #define TRIES 5 // without a byte in between
@@ -41,6 +45,7 @@ struct transfer_run {
 	struct pull_url token_url; // set: this asks for a token, there
 	uint64_t at_ms;		   // when it may begin
 	unsigned redirects, tries, logins, login_used;
+	const char *refused; // kind of an address that was not connected to; NULL = none
 	bool begun, moved; // the sink has the body; bytes came since the last try began
 	char *location;
 	struct pull_challenge challenge;
@@ -221,6 +226,26 @@ static void run_release(struct transfer_run *r, CURLM *multi)
 	r->headers = NULL;
 }
 
+// The address that curl connects to now: names are not looked up again behind our back.
+static curl_socket_t run_open_socket(void *ctx, curlsocktype purpose, struct curl_sockaddr *a)
+{
+	struct transfer_run *r = ctx;
+	const struct image_endpoint *at = r->s->c.at;
+	struct range one = {0};
+	(void)purpose;
+	if (a->family == AF_INET)
+		one = range_of(4, &((struct sockaddr_in *)(void *)&a->addr)->sin_addr);
+	else if (a->family == AF_INET6)
+		one = range_of(6, &((struct sockaddr_in6 *)(void *)&a->addr)->sin6_addr);
+	const char *kind = one.family ? range_kind(&one) : "unknown";
+	bool own = at->named && !strcmp(r->url.host, at->host);
+	if (kind && r->s->c.public_only && !own) {
+		r->refused = kind;
+		return CURL_SOCKET_BAD;
+	}
+	return socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
+}
+
 static void run_options(struct transfer_run *r)
 {
 	struct pull_session *s = r->s;
@@ -237,6 +262,8 @@ static void run_options(struct transfer_run *r)
 	curl_easy_setopt(r->easy, CURLOPT_WRITEFUNCTION, run_on_data);
 	curl_easy_setopt(r->easy, CURLOPT_WRITEDATA, r);
 	curl_easy_setopt(r->easy, CURLOPT_PRIVATE, r);
+	curl_easy_setopt(r->easy, CURLOPT_OPENSOCKETFUNCTION, run_open_socket);
+	curl_easy_setopt(r->easy, CURLOPT_OPENSOCKETDATA, r);
 	curl_easy_setopt(r->easy, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
 	curl_easy_setopt(r->easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
 	curl_easy_setopt(r->easy, CURLOPT_LOW_SPEED_TIME, (long)STALL_S);
@@ -253,6 +280,7 @@ static int run_begin(struct transfer_run *r, CURLM *multi, struct err *e)
 	r->offset = sink->offset ? sink->offset(sink->ctx) : 0;
 	r->range_from = NO_RANGE;
 	r->begun = r->moved = false;
+	r->refused = NULL;
 	r->retry_after_ms = 0;
 	pull_challenge_done(&r->challenge);
 	mem_free_ptr(&r->location);
@@ -330,6 +358,9 @@ static int run_broke(struct transfer_run *r, CURLcode code, struct err *e)
 		*e = r->err;
 		return -1;
 	}
+	if (r->refused && code == CURLE_COULDNT_CONNECT)
+		return err_set(e, ERR_DENIED, "%.200s has a %s address: only who administers this machine may pull from there, or the host is named "
+			       "in config.yaml (image_mirrors, image_insecure)", r->url.host, r->refused);
 	if (code_is_tls(code))
 		return err_set(e, ERR_DENIED, "%.200s shows a certificate that is not believed (%s): name its authority as ca_file in config.yaml",
 			       r->url.host, curl_easy_strerror(code));

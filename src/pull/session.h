@@ -9,7 +9,7 @@
 //                       └ anything else ─────────────────▶ FAILED
 //
 // A login belongs to the registry's origin (scheme, host, port) and is sent to no other. TLS is verified with the
-// system's authorities and those of ca_file.
+// system's authorities and those of ca_file. With public_only each address is looked at when it is connected to.
 #pragma once
 #include "base/buf.h"
 #include "model/imageref.h"
@@ -22,6 +22,7 @@ struct pull_session_config {
 	const char *user, *password; // NULL = none
 	const char *bearer;	    // a token that the registry takes as it is; NULL = none
 	const char *ca_file;	    // NULL = the system's authorities alone
+	bool public_only;	    // no host at an address that is not everybody's, but the endpoint's own where it is named
 	void (*tick)(void *ctx);    // between two rounds of input and output
 	void *ctx;
 };

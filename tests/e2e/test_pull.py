@@ -215,6 +215,9 @@ def test_rights_of_a_token(home, skep, private):
             return status, json.loads(body.splitlines()[-1])
         assert pull(read)[0] == 403
         assert pull(run, secret="X")[0] == 403 and pull(run, name="mine")[0] == 403
+        status, answer = pull(run, username="ann", password="s:ecret")
+        assert status == 403 and "loopback address" in answer["error"]["message"]
+        write_config(home, f"image_insecure: ['{private.host}']\n")
         status, answer = pull(run)  # the logins of skepd's user are not its
         assert status == 403 and "login" in answer["error"]["message"]
         assert pull(run, username="ann", password="s:ecret")[1]["image"]["source"] == f"{ref}:latest"
