@@ -70,8 +70,7 @@ static const char *const steps[] = {
 
 	"ALTER TABLE nets ADD COLUMN headers BLOB;",
 
-	"ALTER TABLE images ADD COLUMN digest TEXT;"
-	"ALTER TABLE images ADD COLUMN config TEXT;",
+	"ALTER TABLE images ADD COLUMN digest TEXT; ALTER TABLE images ADD COLUMN config TEXT;",
 };
 #define SCHEMA_VERSION ((int)countof(steps))
 

@@ -485,6 +485,34 @@ def test_gc_takes_what_nobody_took_up(home, skep, busybox):
     assert pulls(home) == []
 
 
+@pytest.mark.root
+def test_root_pulls_as_nobody(home, skep, busybox):
+    """Also what an earlier pull left belongs to nobody, and is taken up."""
+    image = layered(busybox, [300000])
+    held = Held(sha(image.layers[-1]), 120000)
+    held.data = image.layers[-1]
+    with fake({("x", "1"): image}, held) as f:
+        p = home.popen("image", "pull", f"{f.host}/x:1")
+        assert held.here.wait(60)
+        wait_for(lambda: part_of(home, held.digest) == 120000, 60, why="the first bytes")
+        sealed(home, 65534)
+        p.send_signal(signal.SIGINT)
+        p.communicate(timeout=60)
+        wait_for(lambda: not workers(home), 60, why="skep-pull to end")
+        held.go.set()
+        skep("image", "pull", f"{f.host}/x:1").ok()
+        assert held.asked[-1] == "bytes=120000-"
+        assert skep("run", "--image", f"{f.host}/x:1", "--empty", "--", "wc", "-c", "/blob0").ok().out.split()[0] == "300000"
+
+
+def sealed(home, uid):
+    (pid,) = workers(home)
+    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as s:
+        status = dict(line.rstrip("\n").split(":\t", 1) for line in s if ":\t" in line)
+    assert status["Seccomp"] == "2" and status["NoNewPrivs"] == "1" and int(status["CapEff"], 16) == 0 and int(status["CapPrm"], 16) == 0
+    assert status["Uid"].split() == [str(uid)] * 4
+
+
 def test_the_process_is_sealed(home, skep, busybox):
     image = layered(busybox, [300000])
     held = Held(sha(image.layers[-1]), 1000)
@@ -492,10 +520,6 @@ def test_the_process_is_sealed(home, skep, busybox):
     with fake({("x", "1"): image}, held) as f:
         p = home.popen("image", "pull", f"{f.host}/x:1")
         assert held.here.wait(60)
-        (pid,) = workers(home)
-        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as s:
-            status = dict(line.rstrip("\n").split(":\t", 1) for line in s if ":\t" in line)
-        assert status["Seccomp"] == "2" and status["NoNewPrivs"] == "1" and int(status["CapEff"], 16) == 0 and int(status["CapPrm"], 16) == 0
-        assert status["Uid"].split() == ["65534" if IS_ROOT else str(os.getuid())] * 4
+        sealed(home, 65534 if IS_ROOT else os.getuid())
         held.go.set()
         p.communicate(timeout=60)
