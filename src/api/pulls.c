@@ -61,8 +61,10 @@ static void pulling_done(void *ctx, const struct err *e, const struct outcome *o
 	struct jsonw w = {.b = &b};
 	if (r)
 		r->ctx = NULL;
-	if (r && e && !r->streaming) {
-		request_fail(r, e);
+	struct err gone;
+	err_set(&gone, ERR_UNAVAILABLE, "the client is gone");
+	if (r && !r->streaming && (e || !r->conn)) { // no stream begins for a client that is gone
+		request_fail(r, e ? e : &gone);
 	} else if (r) {
 		if (e) {
 			error_body(&b, e);

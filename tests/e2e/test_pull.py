@@ -363,7 +363,9 @@ def test_the_second_pull_joins_the_first(home, skep, busybox):
         assert held.here.wait(60)
         second, third = Asked(home, f"{f.host}/x:1"), Asked(home, f"{f.host}/x:1")
         assert home.api("POST", "/v1/images/pull", {"ref": f"{f.host}/x:1", "name": "other"})[0] == 409
+        silent = Asked(home, f"{f.host}/x:1")
         first.leave(home)  # the others still wait for it
+        silent.leave(home)  # it has not been told anything yet
         assert len(workers(home)) == 1
         held.go.set()
         # the connection breaks, and the pull takes it up
