@@ -26,8 +26,8 @@ WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes 
         -Wno-format-truncation -Wno-unknown-warning-option -Wno-gnu-statement-expression
 HARD := -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection -fPIE
 CFLAGS_release := -O2 $(HARD)
-CFLAGS_dev     := -O1 -g -fPIE
-CFLAGS_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -fPIE
+CFLAGS_dev     := -O1 -g -fPIE -DSKEP_CHECKS
+CFLAGS_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -fPIE -DSKEP_CHECKS
 CFLAGS  := -std=gnu17 -D_GNU_SOURCE -Isrc -I$(B)/gen $(WARN) $(CFLAGS_$(V)) -MMD -MP
 LDFLAGS_release := -Wl,-z,relro,-z,now -Wl,--gc-sections
 LDFLAGS_asan    := -fsanitize=address,undefined

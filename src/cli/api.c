@@ -147,6 +147,18 @@ int api_bytes(struct api *a, const char *path, struct http_reply *out, struct er
 	return call_simple(a, "GET", path, NULL, out, e);
 }
 
+int api_put_file(struct api *a, const char *path, int fd, struct err *e)
+{
+	auto_http_reply struct http_reply r = {0};
+	return call(a, &(struct http_request){.method = "PUT", .path = path, .body_fd = &fd}, &r, e);
+}
+
+int api_get_file(struct api *a, const char *path, int fd, struct err *e)
+{
+	auto_http_reply struct http_reply r = {0};
+	return call(a, &(struct http_request){.method = "GET", .path = path, .reply_fd = &fd}, &r, e);
+}
+
 int api_journal(struct api *a, const char *id, unsigned wait_ms, uint64_t *at, struct http_reply *r, struct str *out, struct err *e)
 {
 	auto_free char *query = xasprintf("journal?offset=%llu&wait_ms=%u", (unsigned long long)*at, wait_ms);

@@ -397,6 +397,8 @@ static int put_create(struct jsonw *w, const struct create_opts *o, const struct
 	put_flags(w, o, exec);
 	if (put_place(w, o, e) || put_mounts(w, o->mounts, e) || put_alternates(w, o->alternates, e))
 		return -1;
+	if (o->volumes)
+		jw_kstrv(w, "volumes", o->volumes);
 	net_put(w, &o->net, r->list);
 	put_env(w, r->env, o->env);
 	put_labels(w, o->labels);

@@ -15,6 +15,7 @@ extern const struct cmd cmd_policy_show, cmd_policy_set, cmd_policy_check, cmd_p
 extern const struct cmd cmd_snapshot, cmd_snapshot_rm, cmd_snapshots, cmd_rollback, cmd_fork;
 extern const struct cmd cmd_watch, cmd_diff, cmd_apply, cmd_dismiss, cmd_undo, cmd_export, cmd_compare, cmd_race;
 extern const struct cmd cmd_serve, cmd_token_new, cmd_token_ls, cmd_token_rm;
+extern const struct cmd cmd_volume_create, cmd_volume_ls, cmd_volume_rm, cmd_volume_cp;
 extern const struct cmd cmd_completion, cmd_version, cmd_help;
 
 extern const struct cmd *const verbs[]; // NULL-terminated

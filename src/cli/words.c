@@ -19,7 +19,6 @@ static const struct word verbs_elsewhere[] = {
 static const struct word options_elsewhere[] = {
 	{"-i", "nothing: a command of run has the input and the terminal that skep has"},
 	{"-v", "--mount DIR[:PATH][:ro|:rw]"},
-	{"--volume", "--mount DIR[:PATH][:ro|:rw]"},
 	{"--bind", "--mount DIR[:PATH]:rw"},
 	{"--ro-bind", "--mount DIR[:PATH]"},
 	{"-p", "skep preview ID PORT"},

@@ -226,6 +226,12 @@ void child_kill(struct child *c)
 		kill(c->group ? -c->pid : c->pid, SIGKILL);
 }
 
+void child_term(struct child *c)
+{
+	if (c->end.fd >= 0)
+		kill(c->group ? -c->pid : c->pid, SIGTERM);
+}
+
 void child_free_all(struct engine *g)
 {
 	while (g->children) {

@@ -29,4 +29,5 @@ struct child *child_start(struct engine *g, const struct child_spec *s, void (*e
 // The last line as JSON, owned; the child's own error becomes *e.
 json_t *child_json(const struct child_end *end, const char *program, struct err *e) MUST_USE;
 void child_kill(struct child *c); // it is told to end; ended() follows
+void child_term(struct child *c); // the same by SIGTERM, which it may put off
 void child_free_all(struct engine *g); // they are left to themselves

@@ -76,6 +76,8 @@ struct create {
 	enum profile profile;
 	char **env, **labels, **git_env;
 	char **alternates; // directories that the repository may borrow objects from
+	char **volumes; // NAME:/path[:ro|:rw]
+	char *volume_viewer; // whose they are: engine/volume.h
 	char **cache_env; // of workspace/caches.h's variables those that are set
 	struct cell_mount *mounts;
 	uint32_t n_mounts;

@@ -56,6 +56,20 @@ static int read_budget(const struct node *n, void *out, struct err *e)
 	return 0;
 }
 
+static int read_review_size(const struct node *n, void *out, struct err *e)
+{
+	if (n->kind != NODE_TEXT || str_to_size(n->text, out) || !*(uint64_t *)out)
+		return field_fault(n, "review_bytes and review_free are sizes, such as 4g", e);
+	return 0;
+}
+
+static int read_review_seconds(const struct node *n, void *out, struct err *e)
+{
+	if (n->kind != NODE_TEXT || str_to_u64(str_of(n->text), 1, 86400, out))
+		return field_fault(n, "review_seconds is a number from 1 to 86400", e);
+	return 0;
+}
+
 static int read_caches(const struct node *n, void *out, struct err *e)
 {
 	struct config *c = out;
@@ -92,6 +106,9 @@ static const struct field config_fields[] = {
 	{"image_mirrors", read_image_mirrors, offsetof(struct config, image_mirrors)},
 	{"image_insecure", field_read_texts, offsetof(struct config, image_insecure)},
 	{"disk_budget", read_budget, 0},
+	{"review_bytes", read_review_size, offsetof(struct config, review_bytes)},
+	{"review_free", read_review_size, offsetof(struct config, review_free)},
+	{"review_seconds", read_review_seconds, offsetof(struct config, review_seconds)},
 	{"listen", field_read_texts, offsetof(struct config, listen)},
 	{"public_url", field_read_texts, offsetof(struct config, public_urls)},
 };

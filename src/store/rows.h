@@ -191,6 +191,14 @@ struct token_row {
 };
 void token_row_done(struct token_row *t);
 
+// A directory that is shown in sandboxes: model/volume.h.
+struct volume_row {
+	char id[ID_SIZE]; // v…
+	char *name, *owner; // owner: "" = who may see all, else the label of the tokens that may; a name is unique among its owner's
+	uint64_t created;
+};
+void volume_row_done(struct volume_row *v);
+
 struct creation_row {
 	char *key; // with who used it
 	char sha256[SHA256_HEX]; // of the request

@@ -3,6 +3,7 @@
 // meant.
 #include "base/mem.h"
 #include "model/imageref.h"
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
