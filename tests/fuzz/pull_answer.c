@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a registry answers: a challenge, a URL, and a document that may be an index, a manifest or a configuration. The
-// first byte says which. What is taken keeps its bounds.
+// What a registry answers: a challenge, a URL, and a document that may be an index, a manifest or a
+// configuration. The first byte says which. What is taken keeps its bounds.
 #include "base/mem.h"
 #include "model/imageref.h"
 #include "pull/challenge.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// References to images and lines that name a mirror: what is taken has one form, and names no host but the one that was
-// meant.
+// References to images and lines that name a mirror: what is taken has one form, and names no host
+// but the one that was meant.
 #include "base/mem.h"
 #include "model/imageref.h"
 #include <stdint.h>

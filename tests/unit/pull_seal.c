@@ -45,7 +45,8 @@ static int teardown(void **state)
 	return fs_remove_tree(AT_FDCWD, top, &e);
 }
 
-// Runs fn in a sealed child. Its exit status; 128 and the signal when it was killed; 99 when it could not be sealed.
+// Runs fn in a sealed child. Its exit status; 128 and the signal when it was killed; 99 when it
+// could not be sealed.
 static int sealed(int (*fn)(int dir))
 {
 	int status;
