@@ -86,7 +86,7 @@ static int pull_run(const struct call *c)
 {
 	const struct image_opts *o = c->opts;
 	struct err e;
-	auto_json json_t *j = pull_image(&(struct pull_wants){c->words[0], o->name, o->secret, o->missing, o->quiet}, &e);
+	auto_json json_t *j = image_pull(&(struct pull_wants){c->words[0], o->name, o->secret, o->missing, o->quiet}, &e);
 	return j ? print_image(j, o->json) : out_fail(c, &e);
 }
 

@@ -82,7 +82,7 @@ static json_t *pull_result(const json_t *last, struct err *e)
 	return json_read(buf_cstr(&b), b.n, e);
 }
 
-json_t *pull_image(const struct pull_wants *w, struct err *e)
+json_t *image_pull(const struct pull_wants *w, struct err *e)
 {
 	auto_api struct api a = API_CLOSED;
 	auto_buf struct buf body = BUF_INIT(64 << 10);

@@ -584,7 +584,7 @@ static void run_done(struct transfer_run *r, CURLM *multi)
 	free(r->location);
 }
 
-static int session_run(struct pull_session *s, struct transfer_run *runs, size_t n, size_t together,
+static int transfers_run(struct pull_session *s, struct transfer_run *runs, size_t n, size_t together,
 		       struct err *e)
 {
 	struct round o = {s, curl_multi_init(), runs, n, together};
@@ -608,7 +608,7 @@ int pull_session_run(struct pull_session *s, struct pull_transfer *t, size_t n, 
 	struct transfer_run *runs = xcalloc(n + 1, sizeof *runs);
 	for (size_t i = 0; i < n; i++)
 		runs[i].t = &t[i];
-	int rc = session_run(s, runs, n, together, e);
+	int rc = transfers_run(s, runs, n, together, e);
 	free(runs);
 	return rc;
 }
@@ -693,7 +693,7 @@ static int session_token(struct pull_session *s, const struct transfer_run *r, s
 	if (session_token_url(s, &r->challenge, &run.token_url, e))
 		return -1;
 	s->c.tick = NULL;
-	int rc = session_run(s, &run, 1, 1, e);
+	int rc = transfers_run(s, &run, 1, 1, e);
 	s->c.tick = tick;
 	if (rc)
 		return err_wrap(e, "login");
