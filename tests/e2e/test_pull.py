@@ -47,13 +47,13 @@ def pulls(home):
     return sorted(os.listdir(d)) if os.path.isdir(d) else []
 
 
-def workers(home):
-    """Pids of skep-pull for this home; a sealed process shows no more than its command line."""
+def workers(home, below="pulls"):
+    """Pids of skep-pull (or what else works there) for this home; a sealed process shows no more than its command line."""
     found = []
     for p in os.listdir("/proc"):
         try:
             with open(f"/proc/{p}/cmdline", "rb") as f:
-                if p.isdigit() and f"{home.skep_home}/pulls/".encode() in f.read():
+                if p.isdigit() and f"{home.skep_home}/{below}/".encode() in f.read():
                     found.append(int(p))
         except OSError:
             pass
@@ -310,6 +310,24 @@ def test_a_pull_that_is_killed_goes_on_where_it_was(home, skep, busybox, how):
         whole = [p for p, _ in f.seen if p.endswith(sha(image.layers[0]))]
         assert len(whole) == 1  # it was there already
     assert pulls(home) == []
+
+
+def test_skepd_may_be_killed_at_any_moment(home, skep, busybox):
+    """While it fetches, while it unpacks, while it removes: the next pull is right, and gc leaves nothing but the image."""
+    image = layered(busybox, [200000] * 5)
+    pause = random.Random(14)
+    with fake({("x", "1"): image}) as f:
+        for _ in range(6):
+            p = home.popen("image", "pull", f"{f.host}/x:1")
+            wait_for(home.skepd_pid, 60, why="skepd")
+            time.sleep(pause.random() * 0.3)
+            home.kill_skepd()
+            p.communicate(timeout=60)
+        wait_for(lambda: not workers(home, "pulls") and not workers(home, "images"), 60, why="the workers of the skepd that was killed")
+        iid = skep("image", "pull", f"{f.host}/x:1").ok().line
+        assert skep("run", "--image", iid, "--empty", "--", "sh", "-c", "wc -c /blob0 /blob4 | grep -c 200000").ok().out == "2\n"
+    skep("gc").ok()
+    assert pulls(home) == [] and [d for d in os.listdir(f"{home.skep_home}/images") if not d.startswith("own-")] == [iid]
 
 
 def test_a_part_that_is_wrong_is_fetched_anew(home, skep, busybox):
