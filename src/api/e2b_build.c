@@ -442,7 +442,7 @@ static void on_image_pulled(void *ctx, const struct err *e, const struct outcome
 
 static void builder_pull(struct e2b_builder *x, const struct e2b_base *base)
 {
-	struct pull_wish w = {.ref = base->ref, .user = base->username, .password = base->password, .docker_logins = base->docker_logins};
+	struct pull_wish w = {.ref = base->ref, .user = base->username, .password = base->password, .trusted = base->trusted};
 	auto_free char *text = xasprintf("Pulling %s", base->ref);
 	x->ref = xstrdup(base->ref);
 	e2b_build_say(x, "info", text);

@@ -54,7 +54,7 @@ static void begin(struct starting *s)
 						   .ref = s->ref,
 						   .username = s->username,
 						   .password = s->password,
-						   .docker_logins = s->ref && !request_may(r, SCOPE_ADMIN, NULL, &no),
+						   .trusted = s->ref && !request_may(r, SCOPE_ADMIN, NULL, &no),
 						   .start_cmd = *json_str(r->json, "startCmd") ? json_str(r->json, "startCmd") : NULL,
 						   .ready_cmd = *json_str(r->json, "readyCmd") ? json_str(r->json, "readyCmd") : NULL,
 						   .refusal = s->refusal.kind ? &s->refusal : NULL});
@@ -74,7 +74,7 @@ static void on_base(void *ctx, const struct err *e)
 	begin(s);
 }
 
-static int read_login(struct starting *s, const json_t *login, struct err *e)
+static int build_login_read(struct starting *s, const json_t *login, struct err *e)
 {
 	const char *user, *password;
 	if (!login || json_is_null(login))
@@ -103,7 +103,7 @@ static void on_image(struct starting *s, const char *image)
 	} else {
 		s->ref = image_ref_text(&ref);
 		image_ref_done(&ref);
-		if (read_login(s, json_object_get(s->r->json, "fromImageRegistry"), &e))
+		if (build_login_read(s, json_object_get(s->r->json, "fromImageRegistry"), &e))
 			s->refusal = e;
 	}
 	image_row_done(&i);

@@ -140,7 +140,7 @@ struct e2b_base {
 	const struct e2b_build *build;
 	const char *image;
 	const char *ref, *username, *password; // an image that is pulled first, with a login of the request or NULL
-	bool docker_logins;		       // those of skepd's user count for it
+	bool trusted;			       // struct pull_wish
 	const char *start_cmd, *ready_cmd; // of the template to be
 	const struct err *refusal;	   // there is no such thing: the build fails with it
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pulling an image: a stream of lines, {"progress":{…}} now and then and {"image":{…}} or {"error":{…}} at the end. What
-// fails before anything was said has the status of its error.
+// Pulling an image: a stream of lines, {"progress":{…}} now and then and {"image":{…}} or
+// {"error":{…}} at the end. What fails before anything was said has the status of its error.
 #include "api/images.h"
 
 #include "api/answer.h"
@@ -61,8 +61,10 @@ static void pulling_done(void *ctx, const struct err *e, const struct outcome *o
 	struct jsonw w = {.b = &b};
 	if (r)
 		r->ctx = NULL;
-	if (r && e && !r->streaming) {
-		request_fail(r, e);
+	struct err gone;
+	err_set(&gone, ERR_UNAVAILABLE, "the client is gone");
+	if (r && !r->streaming && (e || !r->conn)) { // no stream begins for a client that is gone
+		request_fail(r, e ? e : &gone);
 	} else if (r) {
 		if (e) {
 			error_body(&b, e);
@@ -100,18 +102,25 @@ static void pulling_drain(struct request *r)
 
 static int pull_wish_read(struct request *r, struct pull_wish *w, struct err *e)
 {
-	static const char *const known[] = {"ref", "name", "missing", "secret", "username", "password", NULL};
+	static const char *const known[] = {"ref",	"name",	    "missing", "secret",
+					    "username", "password", NULL};
 	struct err no;
-	if (json_only(r->json, known, e) || json_get_str(r->json, "ref", &w->ref, e) || json_get_str(r->json, "name", &w->name, e) ||
-	    json_get_bool(r->json, "missing", &w->missing, e) || json_get_str(r->json, "secret", &w->secret, e) ||
-	    json_get_str(r->json, "username", &w->user, e) || json_get_str(r->json, "password", &w->password, e))
+	if (json_only(r->json, known, e) || json_get_str(r->json, "ref", &w->ref, e) ||
+	    json_get_str(r->json, "name", &w->name, e) ||
+	    json_get_bool(r->json, "missing", &w->missing, e) ||
+	    json_get_str(r->json, "secret", &w->secret, e) ||
+	    json_get_str(r->json, "username", &w->user, e) ||
+	    json_get_str(r->json, "password", &w->password, e))
 		return -1;
 	if (!w->ref)
-		return err_set(e, ERR_INVALID, "\"ref\" is missing: the image's name, such as alpine:3.20");
-	w->docker_logins = !request_may(r, SCOPE_ADMIN, NULL, &no);
-	if ((w->name || w->secret) && !w->docker_logins)
-		return err_set(e, ERR_DENIED, "a name for the image and secrets of this machine need a token with scope admin; \"username\" and "
-			       "\"password\" are a login of your own");
+		return err_set(e, ERR_INVALID,
+			       "\"ref\" is missing: the image's name, such as alpine:3.20");
+	w->trusted = !request_may(r, SCOPE_ADMIN, NULL, &no);
+	if ((w->name || w->secret) && !w->trusted)
+		return err_set(
+			e, ERR_DENIED,
+			"a name for the image and secrets of this machine need a token with scope admin; \"username\" and "
+			"\"password\" are a login of your own");
 	return 0;
 }
 
@@ -128,7 +137,9 @@ void post_image_pull(struct request *r)
 	r->ctx = p;
 	r->on_gone = pulling_gone;
 	r->on_drain = pulling_drain;
-	struct pull_client *c = engine_image_pull(r->engine, &w, &(struct pull_watch){pulling_progress, p}, (struct done){pulling_done, p});
+	struct pull_client *c =
+		engine_image_pull(r->engine, &w, &(struct pull_watch){pulling_progress, p},
+				  (struct done){pulling_done, p});
 	if (c)
 		p->client = c;
 }

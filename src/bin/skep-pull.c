@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // skep-pull --into DIR
 //
-// Started by skepd: fetches one image from a registry into DIR, which exists, as an OCI layout (pull/layout.h). What to
-// fetch, from where and with which login stands on standard input (pull/pull.h), since arguments can be read by everybody.
-// Lines of progress on stdout; the last line is {"digest":…,"have":…,"config":{…}}, or {"error":{"kind":"…","message":"…"}}
-// with exit status 1. Killed at any moment it leaves a directory in which the next pull goes on.
+// Started by skepd: fetches one image from a registry into DIR, which exists, as an OCI layout
+// (pull/layout.h). What to fetch, from where and with which login stands on standard input
+// (pull/pull.h), since arguments can be read by everybody. Lines of progress on stdout; the last
+// line is {"digest":…,"have":…,"config":{…}}, or {"error":{"kind":"…","message":"…"}} with exit
+// status 1. Killed at any moment it leaves a directory in which the next pull goes on.
 #include "base/fs.h"
 #include "base/mem.h"
 #include "pull/pull.h"
@@ -34,7 +35,9 @@ static int enter_seal(struct err *e)
 static int read_job(struct pull_job *j, struct err *e)
 {
 	auto_buf struct buf text = BUF_INIT(PULL_JOB_MAX);
-	return fs_read_fd(STDIN_FILENO, &text, e) || pull_job_read(buf_cstr(&text), text.n, j, e) ? -1 : 0;
+	return fs_read_fd(STDIN_FILENO, &text, e) || pull_job_read(buf_cstr(&text), text.n, j, e)
+		       ? -1
+		       : 0;
 }
 
 int main(int argc, char **argv)

@@ -86,7 +86,7 @@ static int pull_run(const struct call *c)
 {
 	const struct image_opts *o = c->opts;
 	struct err e;
-	auto_json json_t *j = pull_image(&(struct pull_wants){c->words[0], o->name, o->secret, o->missing, o->quiet}, &e);
+	auto_json json_t *j = image_pull(&(struct pull_wants){c->words[0], o->name, o->secret, o->missing, o->quiet}, &e);
 	return j ? print_image(j, o->json) : out_fail(c, &e);
 }
 
@@ -111,7 +111,7 @@ const struct cmd cmd_image_pull = {
 	.help = "fetch an image from a registry: alpine:3.20, ghcr.io/a/b@sha256:...",
 	.notes = "Logins are taken from --secret (user:password as basic, bound to the registry's host) or from what `docker login`\n"
 		 "wrote to ~/.docker/config.json; credential helpers are not run. A pull that is broken off goes on where it was.\n"
-		 "image_mirrors, image_insecure and ca_file in config.yaml say where registries are reached and what is believed.\n",
+		 "image_mirrors, image_insecure and ca_file in config.yaml say where registries are reached and what is believed.",
 	.opts = pull_opts,
 	.opts_size = sizeof(struct image_opts),
 	.min_words = 1,

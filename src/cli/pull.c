@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pull is one request whose answer comes in lines: progress, shown on a terminal, and at the end the image or why there
-// is none. To go away (^C) ends it; what came in is kept, and the next pull goes on there.
+// A pull is one request whose answer comes in lines: progress, shown on a terminal, and at the end
+// the image or why there is none. To go away (^C) ends it; what came in is kept, and the next pull
+// goes on there.
 #include "cli/pull.h"
 
 #include "base/jsonw.h"
@@ -23,7 +24,8 @@ static void pull_put_bar(struct pull_shown *s, const json_t *p)
 	if (json_is_true(json_object_get(p, "unpacking"))) {
 		buf_str(&b, "unpacking the image\xe2\x80\xa6");
 	} else {
-		buf_fmt(&b, "layer %llu of %llu, ", (unsigned long long)json_u64(p, "layers_done"), (unsigned long long)json_u64(p, "layers"));
+		buf_fmt(&b, "layer %llu of %llu, ", (unsigned long long)json_u64(p, "layers_done"),
+			(unsigned long long)json_u64(p, "layers"));
 		out_size(&b, bytes);
 		buf_str(&b, " of ");
 		out_size(&b, total);
@@ -63,21 +65,24 @@ static void pull_clear_bar(const struct pull_shown *s)
 // The last line's image, by itself.
 static json_t *pull_result(const json_t *last, struct err *e)
 {
-	const json_t *image = last ? json_object_get(last, "image") : NULL, *error = last ? json_object_get(last, "error") : NULL;
+	const json_t *image = last ? json_object_get(last, "image") : NULL,
+		     *error = last ? json_object_get(last, "error") : NULL;
 	auto_buf struct buf b = BUF_INIT(1u << 20);
 	if (error) {
-		err_set(e, err_kind_parse(json_str(error, "kind")), "%s", json_str(error, "message"));
+		err_set(e, err_kind_parse(json_str(error, "kind")), "%s",
+			json_str(error, "message"));
 		return NULL;
 	}
 	if (!image) {
-		err_set(e, ERR_UNAVAILABLE, "skepd ended before the image was here: pull it again, what came in is kept");
+		err_set(e, ERR_UNAVAILABLE,
+			"skepd ended before the image was here: pull it again, what came in is kept");
 		return NULL;
 	}
 	json_print(&b, image, 0);
 	return json_read(buf_cstr(&b), b.n, e);
 }
 
-json_t *pull_image(const struct pull_wants *w, struct err *e)
+json_t *image_pull(const struct pull_wants *w, struct err *e)
 {
 	auto_api struct api a = API_CLOSED;
 	auto_buf struct buf body = BUF_INIT(64 << 10);
@@ -90,7 +95,8 @@ json_t *pull_image(const struct pull_wants *w, struct err *e)
 	if (w->missing)
 		jw_kbool(&j, "missing", true);
 	jw_close(&j, '}');
-	int rc = api_open(&a, e) || api_lines(&a, "/v1/images/pull", buf_cstr(&body), pull_line, &s, e);
+	int rc = api_open(&a, e) ||
+		 api_lines(&a, "/v1/images/pull", buf_cstr(&body), pull_line, &s, e);
 	pull_clear_bar(&s);
 	json_t *image = rc ? NULL : pull_result(s.last, e);
 	json_decref(s.last);

@@ -9,4 +9,4 @@ struct pull_wants {
 	bool quiet;			 // no progress on the terminal
 };
 // The image, as the API has it. Owned.
-json_t *pull_image(const struct pull_wants *w, struct err *e) MUST_USE;
+json_t *image_pull(const struct pull_wants *w, struct err *e) MUST_USE;

@@ -451,7 +451,7 @@ int request_create(struct buf *b, const struct create_opts *o, const struct exec
 	struct jsonw w = {.b = b};
 	struct known r = {0};
 	struct create_opts own = *o;
-	auto_json json_t *image = o->pull ? pull_image(&(struct pull_wants){.ref = o->image, .missing = true}, e) : NULL;
+	auto_json json_t *image = o->pull ? image_pull(&(struct pull_wants){.ref = o->image, .missing = true}, e) : NULL;
 	if (o->pull && !image)
 		return -1;
 	if (image)

@@ -171,7 +171,7 @@ struct pull_wish {
 	const char *name;	     // NULL = none
 	const char *secret;	     // a sealed secret bound to the registry's host; NULL = none
 	const char *user, *password; // a login of the request itself; NULL = none
-	bool docker_logins;	     // those of the daemon's user count
+	bool trusted; // the logins of the daemon's user count, and registries at private addresses can be reached
 	bool missing;		     // an image that is here under this name, id or reference is taken as it is
 };
 struct pull_progress {

@@ -186,10 +186,10 @@ static int take_image(const struct applying *a, struct err *e)
 	if (id[0])
 		a->c->image = xstrdup(id);
 	else if (p->from_devcontainer)
-		note(a, xasprintf("%s: image %.200s is not imported: this machine's own system is used. `skep image import SOURCE --name NAME` and "
-				  "`--image NAME` use another one", a->f.path, p->image));
+		note(a, xasprintf("%s: image %.200s is not here: this machine's own system is used. `skep image pull %.200s` fetches it", a->f.path,
+				  p->image, p->image));
 	else
-		return err_set(e, ERR_NOT_FOUND, "%s names the image %.200s, which is not imported: `skep image import SOURCE --name %.200s`, or "
+		return err_set(e, ERR_NOT_FOUND, "%s names the image %.200s, which is not here: `skep image pull %.200s` or `skep image import`, or "
 			       "--image host for this machine's own system", a->f.path, p->image, p->image);
 	return 0;
 }

@@ -6,10 +6,11 @@
 //      │ the network, the disk: pulls/KEY stays, and the next pull goes on there ─────────▶ answered
 //      └ wrong content, no such image ──────────────────────────────▶ CLEARING
 //
-// KEY is a hash of the canonical reference. skepd alone makes and removes these directories, in one thread: a directory
-// that goes is renamed first (pulls/.gone-…), in the same step in which its pull gives up the key. A pull that begins in
-// that moment makes a new one, and nothing that is still being removed is in its way. skep-pull has ended, and with it
-// every transfer, before its directory is touched.
+// KEY is a hash of the canonical reference. skepd alone makes and removes these directories, in one
+// thread: a directory that goes is renamed first (pulls/.gone-…), in the same step in which its
+// pull gives up the key. A pull that begins in that moment makes a new one, and nothing that is
+// still being removed is in its way. skep-pull has ended, and with it every transfer, before its
+// directory is touched.
 //
 // When the last client has gone, the child is killed; what came in is kept.
 #include "engine/child.h"
@@ -272,7 +273,8 @@ static void pull_fail(struct pull *p, const struct err *e)
 {
 	p->why = *e;
 	if (!pull_has_clients(p))
-		err_set(&p->why, ERR_UNAVAILABLE, "the pull was given up: the next one of the same image goes on where it was");
+		err_set(&p->why, ERR_UNAVAILABLE,
+			"the pull was given up: the next one of the same image goes on where it was");
 	if (p->why.kind == ERR_DENIED && p->hint)
 		err_set(&p->why, ERR_DENIED, "%s (%s)", p->hint, e->msg);
 	if ((p->phase == PULL_FETCHING || !pull_has_clients(p)) && pull_may_continue(p))
@@ -303,7 +305,8 @@ struct pull_match {
 static void pull_match_row(void *ctx, const struct image_row *i)
 {
 	struct pull_match *m = ctx;
-	if (!m->out->id[0] && i->digest && !strcmp(i->digest, m->digest) && !strcmp(i->source, m->ref))
+	if (!m->out->id[0] && i->digest && !strcmp(i->digest, m->digest) &&
+	    !strcmp(i->source, m->ref))
 		image_row_copy(i, m->out);
 }
 
@@ -319,7 +322,8 @@ static int pull_found(struct pull *p, const char *digest, struct err *e)
 	if (p->row.name && !found.name) {
 		found.name = xstrdup(p->row.name);
 		engine_wrote(p->g);
-		if (store_image_drop(p->g->store, found.id, e) || store_image_add(p->g->store, &found, e)) {
+		if (store_image_drop(p->g->store, found.id, e) ||
+		    store_image_add(p->g->store, &found, e)) {
 			image_row_done(&found);
 			return -1;
 		}
@@ -415,7 +419,8 @@ static void pull_have_row(void *ctx, const struct image_row *i)
 		strv_add(&m->digests, i->digest);
 }
 
-static int pull_job_write(struct pull *p, const struct pull_wish *w, const struct image_ref *ref, struct buf *out, struct err *e)
+static int pull_job_write(struct pull *p, const struct pull_wish *w, const struct image_ref *ref,
+			  struct buf *out, struct err *e)
 {
 	char *const *mirrors, *const *insecure;
 	const char *ca_file;
@@ -424,7 +429,8 @@ static int pull_job_write(struct pull *p, const struct pull_wish *w, const struc
 	char *none[] = {NULL};
 	struct pull_have have = {p->row.source, NULL};
 	struct jsonw j = {.b = out};
-	if (config_images(p->g, &mirrors, &insecure, &ca_file, e) || store_images(p->g->store, pull_have_row, &have, e)) {
+	if (config_images(p->g, &mirrors, &insecure, &ca_file, e) ||
+	    store_images(p->g->store, pull_have_row, &have, e)) {
 		strv_free(have.digests);
 		return -1;
 	}
@@ -438,6 +444,8 @@ static int pull_job_write(struct pull *p, const struct pull_wish *w, const struc
 		jw_kstr(&j, "prefix", at.prefix);
 		jw_kbool(&j, "https", at.https);
 		jw_kbool(&j, "http", at.http);
+		jw_kbool(&j, "named", at.named);
+		jw_kbool(&j, "public_only", !w->trusted);
 		jw_kstr(&j, "user", login.user);
 		jw_kstr(&j, "password", login.password);
 		jw_kstr(&j, "bearer", login.bearer);
@@ -453,13 +461,20 @@ static int pull_job_write(struct pull *p, const struct pull_wish *w, const struc
 	return rc;
 }
 
-static int pull_spawn(struct pull *p, const struct pull_wish *w, const struct image_ref *ref, struct err *e)
+static int pull_spawn(struct pull *p, const struct pull_wish *w, const struct image_ref *ref,
+		      struct err *e)
 {
 	auto_secret struct buf job = BUF_INIT(1u << 20);
-	auto_free char *dir = xasprintf("pulls/%s", p->key), *into = xasprintf("%s/%s", p->g->skep_home, dir);
+	auto_free char *dir = xasprintf("pulls/%s", p->key),
+		       *into = xasprintf("%s/%s", p->g->skep_home, dir);
 	char a0[] = "skep-pull", a1[] = "--into", *argv[] = {a0, a1, into, NULL};
-	struct child_spec spec = {.program = "skep-pull", .argv = argv, .out_max = PULL_OUT_MAX, .in = &job, .said = on_pull_said};
-	if (!buf_room(&job, 64 << 10) || pull_job_write(p, w, ref, &job, e) || fs_mkdirs(p->g->home_fd, dir, 0700, e))
+	struct child_spec spec = {.program = "skep-pull",
+				  .argv = argv,
+				  .out_max = PULL_OUT_MAX,
+				  .in = &job,
+				  .said = on_pull_said};
+	if (!buf_room(&job, 64 << 10) || pull_job_write(p, w, ref, &job, e) ||
+	    fs_mkdirs(p->g->home_fd, dir, 0700, e))
 		return -1;
 	p->child = child_start(p->g, &spec, on_pulled, p, e);
 	return p->child ? 0 : -1;
@@ -475,7 +490,8 @@ static struct pull_client *pull_join(struct pull *p, const struct pull_watch *wa
 	return c;
 }
 
-static struct pull *pull_begin(struct engine *g, const struct pull_wish *w, const struct image_ref *ref, const char *text, struct err *e)
+static struct pull *pull_begin(struct engine *g, const struct pull_wish *w,
+			       const struct image_ref *ref, const char *text, struct err *e)
 {
 	int n = 0;
 	for (const struct pull *p = g->pulls; p; p = p->next)
@@ -516,7 +532,9 @@ static struct pull *pull_for(struct engine *g, const struct pull_wish *w, struct
 	pull_key(text, key);
 	struct pull *p = pull_by_key(g, key);
 	if (p && w->name && (!p->row.name || strcmp(p->row.name, w->name))) {
-		err_set(e, ERR_CONFLICT, "%.200s is being pulled under another name: try again when that has ended", text);
+		err_set(e, ERR_CONFLICT,
+			"%.200s is being pulled under another name: try again when that has ended",
+			text);
 		p = NULL;
 	} else if (!p && (!w->name || !image_name_check(g, w->name, e))) {
 		p = pull_begin(g, w, &ref, text, e);
@@ -525,7 +543,8 @@ static struct pull *pull_for(struct engine *g, const struct pull_wish *w, struct
 	return p;
 }
 
-struct pull_client *engine_image_pull(struct engine *g, const struct pull_wish *w, const struct pull_watch *watch, struct done d)
+struct pull_client *engine_image_pull(struct engine *g, const struct pull_wish *w,
+				      const struct pull_watch *watch, struct done d)
 {
 	struct err e;
 	struct image_row here;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logins for registries. A secret counts for the host that it is bound to, and Docker's configuration for the hosts that
-// it names: neither is sent anywhere else. Credential helpers (credsStore, credHelpers) are programs; they are not run,
-// because skepd starts no program but its own.
+// Logins for registries. A secret counts for the host that it is bound to, and Docker's
+// configuration for the hosts that it names: neither is sent anywhere else. Credential helpers
+// (credsStore, credHelpers) are programs; they are not run, because skepd starts no program but its
+// own.
 #include "engine/net_int.h"
 #include "engine/pull_int.h"
 
@@ -48,17 +49,24 @@ static int login_split(struct pull_login *l, const char *pair, struct err *e)
 
 // --- a secret ---
 
-static int login_of_secret(struct engine *g, const char *name, const struct image_endpoint *at, struct pull_login *l, struct err *e)
+static int login_of_secret(struct engine *g, const char *name, const struct image_endpoint *at,
+			   struct pull_login *l, struct err *e)
 {
 	const struct secret_row *r = secret_find(g, name);
 	if (!r)
-		return err_set(e, ERR_NOT_FOUND, "no secret %.64s (skep secret ls lists them)", name);
+		return err_set(e, ERR_NOT_FOUND, "no secret %.64s (skep secret ls lists them)",
+			       name);
 	auto_free char *host = xasprintf("%s:%u", r->host, r->port);
 	if (!image_host_same(host, at->host))
-		return err_set(e, ERR_DENIED, "secret %s is for %s, the image comes from %.200s: a secret is sent to its own host only", name, host, at->host);
+		return err_set(
+			e, ERR_DENIED,
+			"secret %s is for %s, the image comes from %.200s: a secret is sent to its own host only",
+			name, host, at->host);
 	if (r->as != SECRET_BASIC && r->as != SECRET_BEARER)
-		return err_set(e, ERR_INVALID, "secret %s goes as %s: a registry takes basic (user:password) or bearer", name,
-			       secret_as_name((enum secret_as)r->as));
+		return err_set(
+			e, ERR_INVALID,
+			"secret %s goes as %s: a registry takes basic (user:password) or bearer",
+			name, secret_as_name((enum secret_as)r->as));
 	auto_secret struct buf value = BUF_INIT(LOGIN_MAX);
 	if (secret_value(g, name, &value, e))
 		return -1;
@@ -84,9 +92,7 @@ static const json_t *login_member(const json_t *o, const char *host)
 {
 	const char *key;
 	json_t *v;
-	json_object_foreach(o, key, v)
-		if (login_key_is(key, host))
-			return v;
+	json_object_foreach(o, key, v) if (login_key_is(key, host)) return v;
 	return NULL;
 }
 
@@ -96,8 +102,10 @@ static void login_of_entry(const json_t *entry, struct pull_login *l)
 	const char *text = json_str(entry, "auth");
 	auto_secret struct buf pair = BUF_INIT(LOGIN_MAX);
 	if (*json_str(entry, "identitytoken"))
-		l->hint = xstrdup("Docker's configuration has an identity token for it, which skep does not use");
-	else if (*text && !base64_decode(text, strlen(text), &pair) && !memchr(pair.p ? pair.p : "", 0, pair.n))
+		l->hint = xstrdup(
+			"Docker's configuration has an identity token for it, which skep does not use");
+	else if (*text && !base64_decode(text, strlen(text), &pair) &&
+		 !memchr(pair.p ? pair.p : "", 0, pair.n))
 		(void)!login_split(l, buf_cstr(&pair), &ignored);
 	if (!l->user && !l->hint && *json_str(entry, "username")) {
 		l->user = xstrdup(json_str(entry, "username"));
@@ -109,19 +117,23 @@ static void login_of_config(const json_t *config, const char *host, struct pull_
 {
 	const json_t *entry = login_member(json_object_get(config, "auths"), host);
 	const json_t *helper = login_member(json_object_get(config, "credHelpers"), host);
-	const char *name = json_is_string(helper) ? json_string_value(helper) : json_str(config, "credsStore");
+	const char *name =
+		json_is_string(helper) ? json_string_value(helper) : json_str(config, "credsStore");
 	if (entry)
 		login_of_entry(entry, l);
 	if (!l->user && !l->hint && *name && (entry || helper))
-		l->hint = xasprintf("Docker's configuration leaves this registry's login to the program docker-credential-%.40s, which skep does not run: "
-				    "use a secret", name);
+		l->hint = xasprintf(
+			"Docker's configuration leaves this registry's login to the program docker-credential-%.40s, which skep does not run: "
+			"use a secret",
+			name);
 }
 
 static void login_of_docker(struct engine *g, const char *host, struct pull_login *l)
 {
 	struct err ignored;
 	const char *dir = getenv("DOCKER_CONFIG");
-	auto_free char *path = dir && *dir == '/' ? xasprintf("%s/config.json", dir) : xasprintf("%s/.docker/config.json", g->home);
+	auto_free char *path = dir && *dir == '/' ? xasprintf("%s/config.json", dir)
+						  : xasprintf("%s/.docker/config.json", g->home);
 	auto_secret struct buf text = BUF_INIT(DOCKER_CONFIG_MAX);
 	auto_fd int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0 || fs_read_fd(fd, &text, &ignored))
@@ -131,7 +143,8 @@ static void login_of_docker(struct engine *g, const char *host, struct pull_logi
 		login_of_config(config, host, l);
 }
 
-int pull_login_find(struct engine *g, const struct pull_wish *w, const struct image_endpoint *at, struct pull_login *out, struct err *e)
+int pull_login_find(struct engine *g, const struct pull_wish *w, const struct image_endpoint *at,
+		    struct pull_login *out, struct err *e)
 {
 	struct pull_login l = {0};
 	int rc = 0;
@@ -140,7 +153,7 @@ int pull_login_find(struct engine *g, const struct pull_wish *w, const struct im
 		l.password = xstrdup(w->password ? w->password : "");
 	} else if (w->secret) {
 		rc = login_of_secret(g, w->secret, at, &l, e);
-	} else if (w->docker_logins) {
+	} else if (w->trusted) {
 		login_of_docker(g, at->host, &l);
 	}
 	if (rc)

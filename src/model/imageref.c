@@ -15,7 +15,8 @@
 #define TAG_MAX 128
 #define REPOSITORY_MAX 255
 
-static const char *const hub_names[] = {HUB, "index.docker.io", HUB_SERVER, "registry.hub.docker.com"};
+static const char *const hub_names[] = {HUB, "index.docker.io", HUB_SERVER,
+					"registry.hub.docker.com"};
 
 static bool host_is_hub(const char *host)
 {
@@ -28,7 +29,8 @@ static bool host_is_hub(const char *host)
 bool image_digest_is(const char *s)
 {
 	size_t n = strlen(DIGEST_PREFIX);
-	return str_has_prefix(s, DIGEST_PREFIX) && strlen(s + n) == 64 && strspn(s + n, "0123456789abcdef") == 64;
+	return str_has_prefix(s, DIGEST_PREFIX) && strlen(s + n) == 64 &&
+	       strspn(s + n, "0123456789abcdef") == 64;
 }
 
 static bool port_is(const char *s)
@@ -46,7 +48,8 @@ static bool registry_host_is(const char *s)
 	if (*s == '[') {
 		size_t inside = strspn(s + 1, "0123456789abcdef:.");
 		const char *end = s + 1 + inside;
-		return inside >= 2 && *end == ']' && (!end[1] || (end[1] == ':' && port_is(end + 2)));
+		return inside >= 2 && *end == ']' &&
+		       (!end[1] || (end[1] == ':' && port_is(end + 2)));
 	}
 	size_t host = strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789.-");
 	if (!host || *s == '.' || *s == '-' || s[host - 1] == '-' || strstr(s, ".."))
@@ -60,7 +63,8 @@ static bool repository_component_is(struct str c)
 	size_t i = 0;
 	while (i < c.n) {
 		size_t word = i;
-		while (i < c.n && (islower((unsigned char)c.p[i]) || isdigit((unsigned char)c.p[i])))
+		while (i < c.n &&
+		       (islower((unsigned char)c.p[i]) || isdigit((unsigned char)c.p[i])))
 			i++;
 		if (i == word)
 			return false;
@@ -128,7 +132,8 @@ static void image_ref_split(const char *name, struct image_ref *r)
 	}
 	if (!host_is_hub(r->registry))
 		return;
-	char *library = strchr(r->repository, '/') ? xstrdup(r->repository) : xasprintf("library/%s", r->repository);
+	char *library = strchr(r->repository, '/') ? xstrdup(r->repository)
+						   : xasprintf("library/%s", r->repository);
 	free(r->registry);
 	free(r->repository);
 	r->registry = xstrdup(HUB);
@@ -137,12 +142,15 @@ static void image_ref_split(const char *name, struct image_ref *r)
 
 static int image_ref_read(const char *text, struct image_ref *r, struct err *e)
 {
-	static const char form[] = "write it as NAME, NAME:TAG, HOST[:PORT]/NAME:TAG or NAME@sha256:DIGEST";
+	static const char form[] =
+		"write it as NAME, NAME:TAG, HOST[:PORT]/NAME:TAG or NAME@sha256:DIGEST";
 	const char *at = strchr(text, '@');
 	auto_free char *name = at ? xstrndup(text, (size_t)(at - text)) : xstrdup(text);
 	char *slash = strrchr(name, '/'), *colon = strchr(slash ? slash : name, ':');
 	if (strstr(text, "://"))
-		return err_set(e, ERR_INVALID, "an image's reference is no URL: leave out what stands before \"://\" and that itself");
+		return err_set(
+			e, ERR_INVALID,
+			"an image's reference is no URL: leave out what stands before \"://\" and that itself");
 	if (at && !image_digest_is(at + 1))
 		return err_set(e, ERR_INVALID, "what follows @ must be sha256: and 64 of 0-9 a-f");
 	r->digest = at ? xstrdup(at + 1) : NULL;
@@ -154,11 +162,14 @@ static int image_ref_read(const char *text, struct image_ref *r, struct err *e)
 	}
 	image_ref_split(name, r);
 	if (r->tag && !tag_is(r->tag))
-		return err_set(e, ERR_INVALID, "the tag of an image is 1 to 128 of a-z A-Z 0-9 _ . -, and begins with none of . -");
+		return err_set(
+			e, ERR_INVALID,
+			"the tag of an image is 1 to 128 of a-z A-Z 0-9 _ . -, and begins with none of . -");
 	if (!registry_host_is(r->registry))
 		return err_set(e, ERR_INVALID, "malformed name of a registry: %s", form);
 	if (!repository_is(r->repository))
-		return err_set(e, ERR_INVALID, "malformed name of an image (lower case only): %s", form);
+		return err_set(e, ERR_INVALID, "malformed name of an image (lower case only): %s",
+			       form);
 	return 0;
 }
 
@@ -166,7 +177,8 @@ int image_ref_parse(const char *text, struct image_ref *out, struct err *e)
 {
 	struct image_ref r = {0};
 	if (!*text || strlen(text) > IMAGE_REF_MAX)
-		return err_set(e, ERR_INVALID, "the name of an image has 1 to %d characters", IMAGE_REF_MAX);
+		return err_set(e, ERR_INVALID, "the name of an image has 1 to %d characters",
+			       IMAGE_REF_MAX);
 	if (image_ref_read(text, &r, e)) {
 		image_ref_done(&r);
 		return -1;
@@ -231,9 +243,13 @@ int image_mirror_check(const char *line, struct err *e)
 	size_t n = strcspn(line, "="), host = rest ? strcspn(rest, "/") : 0;
 	auto_free char *from = xstrndup(line, n), *to = rest ? xstrndup(rest, host) : NULL;
 	const char *path = rest && rest[host] ? rest + host + 1 : "";
-	auto_free char *prefix = str_has_suffix(path, "/") ? xstrndup(path, strlen(path) - 1) : xstrdup(path);
-	if ((strcmp(from, "*") && !registry_host_is(from)) || !to || !registry_host_is(to) || (*prefix && !repository_is(prefix)))
-		return err_set(e, ERR_INVALID, "a mirror is HOST=URL, such as docker.io=https://mirror.example.org or *=http://localhost:5000/all");
+	auto_free char *prefix =
+		str_has_suffix(path, "/") ? xstrndup(path, strlen(path) - 1) : xstrdup(path);
+	if ((strcmp(from, "*") && !registry_host_is(from)) || !to || !registry_host_is(to) ||
+	    (*prefix && !repository_is(prefix)))
+		return err_set(
+			e, ERR_INVALID,
+			"a mirror is HOST=URL, such as docker.io=https://mirror.example.org or *=http://localhost:5000/all");
 	return 0;
 }
 
@@ -262,24 +278,27 @@ static void endpoint_of_mirror(const char *url, struct image_endpoint *out)
 		.prefix = xasprintf("%s%s", path, open ? "/" : ""),
 		.https = https,
 		.http = !https,
+		.named = true,
 	};
 }
 
-void image_endpoint_of(const struct image_ref *r, char *const *mirrors, char *const *insecure, struct image_endpoint *out)
+void image_endpoint_of(const struct image_ref *r, char *const *mirrors, char *const *insecure,
+		       struct image_endpoint *out)
 {
 	const char *mirror = mirror_find(r, mirrors);
 	if (mirror) {
 		endpoint_of_mirror(mirror, out);
 		return;
 	}
-	bool http = image_host_is_local(r->registry);
+	bool named = false;
 	for (; insecure && *insecure; insecure++)
-		http |= !strcasecmp(*insecure, r->registry);
+		named |= !strcasecmp(*insecure, r->registry);
 	*out = (struct image_endpoint){
 		.host = xstrdup(strcmp(r->registry, HUB) ? r->registry : HUB_SERVER),
 		.prefix = xstrdup(""),
 		.https = true,
-		.http = http,
+		.http = named || image_host_is_local(r->registry),
+		.named = named,
 	};
 }
 

@@ -11,6 +11,7 @@
 //   secrets: [NAME]   mounts: [DIR[:PATH][:ro]]
 //   limits: {cpus, memory, disk, pids, files, nofile, output_cap, timeout, ttl, idle}      as on the command line
 //   config.yaml: net, limits, min_isolation: default | strict, resolver: ADDR[:PORT], ca_file: PATH,
+//                image_mirrors: [HOST=URL], image_insecure: [HOST[:PORT]],
 //                disk_budget: SIZE, caches: on | off, git_user: on | off, listen: [ADDR:PORT], public_url: [URL]
 //
 // A project file is hostile until trusted: image, setup, most of env, ports, hide and test work at once inside the

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A list of challenges and a list of parameters are both separated by commas. A word followed by "=" is a parameter of
-// the scheme before it, any other word begins a new scheme.
+// A list of challenges and a list of parameters are both separated by commas. A word followed by
+// "=" is a parameter of the scheme before it, any other word begins a new scheme.
 #include "pull/challenge.h"
 
 #include "base/mem.h"
@@ -61,7 +61,8 @@ static void challenge_keep(struct pull_challenge *c, const char *name, size_t n,
 		char **to;
 	} known[] = {{"realm", &c->realm}, {"service", &c->service}, {"scope", &c->scope}};
 	for (size_t i = 0; i < countof(known); i++)
-		if (strlen(known[i].name) == n && !strncasecmp(name, known[i].name, n) && !*known[i].to)
+		if (strlen(known[i].name) == n && !strncasecmp(name, known[i].name, n) &&
+		    !*known[i].to)
 			*known[i].to = xstrdup(value);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A blob with a wrong digest is removed together with its part, at once. One that was continued is asked for once more
-// from its beginning first: its beginning may be what is wrong.
+// A blob with a wrong digest is removed together with its part, at once. One that was continued is
+// asked for once more from its beginning first: its beginning may be what is wrong.
 #include "pull/layout.h"
 
 #include "base/fs.h"
@@ -61,16 +61,23 @@ int pull_layout_room(const struct pull_layout *l, uint64_t wanted, struct err *e
 	uint64_t left = (uint64_t)v.f_bavail * v.f_frsize;
 	if (left >= DISK_SPARE && left - DISK_SPARE >= wanted)
 		return 0;
-	return err_set(e, ERR_LIMIT, "the disk has %llu MiB left: the image needs %llu MiB and 512 MiB stay free; `skep gc`, `skep image rm` and "
-		       "`skep rm` make room", (unsigned long long)(left >> 20), (unsigned long long)(wanted >> 20));
+	return err_set(
+		e, ERR_LIMIT,
+		"the disk has %llu MiB left: the image needs %llu MiB and 512 MiB stay free; `skep gc`, `skep image rm` and "
+		"`skep rm` make room",
+		(unsigned long long)(left >> 20), (unsigned long long)(wanted >> 20));
 }
 
 static int layout_digest_fault(const struct pull_blob *b, const char *got, struct err *e)
 {
-	return err_set(e, ERR_INVALID, "the registry sent another content for %s: sha256:%s; nothing of it was kept", b->digest, got);
+	return err_set(
+		e, ERR_INVALID,
+		"the registry sent another content for %s: sha256:%s; nothing of it was kept",
+		b->digest, got);
 }
 
-int pull_layout_put(struct pull_layout *l, const struct pull_blob *b, const struct buf *bytes, struct err *e)
+int pull_layout_put(struct pull_layout *l, const struct pull_blob *b, const struct buf *bytes,
+		    struct err *e)
 {
 	char got[SHA256_HEX];
 	sha256_hex(bytes->n ? bytes->p : "", bytes->n, got);
@@ -79,7 +86,8 @@ int pull_layout_put(struct pull_layout *l, const struct pull_blob *b, const stru
 	return fs_replace(l->blobs, pull_blob_hex(b), bytes->n ? bytes->p : "", bytes->n, 0600, e);
 }
 
-int pull_layout_finish(struct pull_layout *l, const struct pull_manifest *m, const struct pull_blob *manifest, struct err *e)
+int pull_layout_finish(struct pull_layout *l, const struct pull_manifest *m,
+		       const struct pull_blob *manifest, struct err *e)
 {
 	static const char layout[] = "{\"imageLayoutVersion\":\"1.0.0\"}";
 	auto_buf struct buf b = BUF_INIT(4096);
@@ -126,7 +134,8 @@ static int incoming_restart(struct pull_incoming *in, struct err *e)
 	return 0;
 }
 
-// Compares what is whole and gives it its name. 1: what was continued is wrong, and asked for once more.
+// Compares what is whole and gives it its name. 1: what was continued is wrong, and asked for once
+// more.
 static int incoming_settle(struct pull_incoming *in, struct err *e)
 {
 	char got[SHA256_HEX], part[SHA256_HEX + 8];
@@ -163,7 +172,8 @@ static int incoming_open_part(struct pull_incoming *in, struct err *e)
 	char part[SHA256_HEX + 8];
 	struct stat st;
 	incoming_part(in, part);
-	if (renameat(in->layout->blobs, pull_blob_hex(&in->blob), in->layout->blobs, part) && errno != ENOENT)
+	if (renameat(in->layout->blobs, pull_blob_hex(&in->blob), in->layout->blobs, part) &&
+	    errno != ENOENT)
 		return err_sys(e, "take up an earlier pull");
 	in->fd = openat(in->layout->blobs, part, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (in->fd < 0 || fstat(in->fd, &st))
@@ -173,7 +183,8 @@ static int incoming_open_part(struct pull_incoming *in, struct err *e)
 	return incoming_read(in, e);
 }
 
-int pull_incoming_open(struct pull_layout *l, const struct pull_blob *b, struct pull_incoming *out, struct err *e)
+int pull_incoming_open(struct pull_layout *l, const struct pull_blob *b, struct pull_incoming *out,
+		       struct err *e)
 {
 	struct pull_incoming in = {.layout = l, .blob = *b, .fd = -1};
 	sha256_init(&in.sum);
@@ -209,10 +220,13 @@ static int incoming_data(void *ctx, const char *p, size_t n, struct err *e)
 	struct pull_incoming *in = ctx;
 	if (n > in->blob.size - in->at) {
 		incoming_remove(in);
-		return err_set(e, ERR_INVALID, "the registry sends more for %s than the %llu bytes that its manifest says", in->blob.digest,
-			       (unsigned long long)in->blob.size);
+		return err_set(
+			e, ERR_INVALID,
+			"the registry sends more for %s than the %llu bytes that its manifest says",
+			in->blob.digest, (unsigned long long)in->blob.size);
 	}
-	if (in->moved / DISK_CHECK != (in->moved + n) / DISK_CHECK && pull_layout_room(in->layout, 0, e))
+	if (in->moved / DISK_CHECK != (in->moved + n) / DISK_CHECK &&
+	    pull_layout_room(in->layout, 0, e))
 		return -1;
 	if (fs_write_all(in->fd, p, n, e))
 		return err_wrap(e, "write the image's layers");
@@ -228,8 +242,9 @@ static int incoming_end(void *ctx, struct err *e)
 	if (in->at == in->blob.size)
 		return incoming_settle(in, e);
 	incoming_remove(in);
-	return err_set(e, ERR_INVALID, "the registry sends %llu bytes for %s: its manifest says %llu", (unsigned long long)in->at, in->blob.digest,
-		       (unsigned long long)in->blob.size);
+	return err_set(
+		e, ERR_INVALID, "the registry sends %llu bytes for %s: its manifest says %llu",
+		(unsigned long long)in->at, in->blob.digest, (unsigned long long)in->blob.size);
 }
 
 static uint64_t incoming_offset(void *ctx)

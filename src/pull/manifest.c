@@ -55,8 +55,10 @@ int pull_document_kind(const json_t *doc, const char *type, enum pull_document *
 	const char *named = *own ? own : type;
 	auto_free char *plain = xstrndup(named, strcspn(named, "; "));
 	if (str_has_prefix(plain, SCHEMA_1) || json_u64(doc, "schemaVersion") == 1)
-		return err_set(e, ERR_UNSUPPORTED, "the registry has this image in an old form (manifest schema 1), which names its layers by no "
-			       "size and is not read: push it again with a current tool");
+		return err_set(
+			e, ERR_UNSUPPORTED,
+			"the registry has this image in an old form (manifest schema 1), which names its layers by no "
+			"size and is not read: push it again with a current tool");
 	if (type_is_among(plain, index_types) && json_is_array(json_object_get(doc, "manifests"))) {
 		*out = PULL_INDEX;
 		return 0;
@@ -74,7 +76,9 @@ int pull_document_kind(const json_t *doc, const char *type, enum pull_document *
 		return 0;
 	}
 	manifest_show(plain, shown);
-	return err_set(e, ERR_UNSUPPORTED, "the registry answers with something that is no image (%s)", *shown ? shown : "of no type");
+	return err_set(e, ERR_UNSUPPORTED,
+		       "the registry answers with something that is no image (%s)",
+		       *shown ? shown : "of no type");
 }
 
 static int blob_read(const json_t *desc, struct pull_blob *out, struct err *e)
@@ -84,7 +88,9 @@ static int blob_read(const json_t *desc, struct pull_blob *out, struct err *e)
 	char shown[80];
 	if (!image_digest_is(digest)) {
 		manifest_show(digest, shown);
-		return err_set(e, ERR_UNSUPPORTED, "the manifest names a part by \"%s\": only sha256 digests are known", shown);
+		return err_set(e, ERR_UNSUPPORTED,
+			       "the manifest names a part by \"%s\": only sha256 digests are known",
+			       shown);
 	}
 	if (!json_is_integer(size) || json_integer_value(size) < 0)
 		return err_set(e, ERR_INVALID, "the manifest names a part without its size");
@@ -97,7 +103,8 @@ static int blob_read(const json_t *desc, struct pull_blob *out, struct err *e)
 static int platform_rank(const json_t *platform)
 {
 	const char *variant = json_str(platform, "variant");
-	if (strcmp(json_str(platform, "os"), "linux") || strcmp(json_str(platform, "architecture"), MACHINE))
+	if (strcmp(json_str(platform, "os"), "linux") ||
+	    strcmp(json_str(platform, "architecture"), MACHINE))
 		return 0;
 	if (!*variant || !strcmp(variant, "v8"))
 		return 2;
@@ -120,7 +127,8 @@ int pull_index_choose(const json_t *index, struct pull_blob *out, struct err *e)
 	size_t i;
 	int best = 0;
 	if (json_array_size(list) > INDEX_ENTRIES)
-		return err_set(e, ERR_LIMIT, "the image's index has more than %d entries", INDEX_ENTRIES);
+		return err_set(e, ERR_LIMIT, "the image's index has more than %d entries",
+			       INDEX_ENTRIES);
 	json_array_foreach(list, i, desc)
 	{
 		const json_t *platform = json_object_get(desc, "platform");
@@ -134,7 +142,8 @@ int pull_index_choose(const json_t *index, struct pull_blob *out, struct err *e)
 	}
 	if (chosen)
 		return blob_read(chosen, out, e);
-	return err_set(e, ERR_NOT_FOUND, "there is no image for linux/" MACHINE " (there is: %s)", seen.n ? seen.p : "nothing");
+	return err_set(e, ERR_NOT_FOUND, "there is no image for linux/" MACHINE " (there is: %s)",
+		       seen.n ? seen.p : "nothing");
 }
 
 static bool layer_is_known(const struct pull_manifest *m, const struct pull_blob *b)
@@ -150,7 +159,8 @@ static int layer_read(struct pull_manifest *m, const json_t *desc, struct err *e
 	struct pull_blob b;
 	char shown[80];
 	const char *type = json_str(desc, "mediaType");
-	if (*type && (!strstr(type, "tar") || strstr(type, "encrypted") || strstr(type, "foreign"))) {
+	if (*type &&
+	    (!strstr(type, "tar") || strstr(type, "encrypted") || strstr(type, "foreign"))) {
 		manifest_show(type, shown);
 		return err_set(e, ERR_UNSUPPORTED, "a layer of kind %s can not be unpacked", shown);
 	}
@@ -159,7 +169,8 @@ static int layer_read(struct pull_manifest *m, const json_t *desc, struct err *e
 	if (layer_is_known(m, &b))
 		return 0;
 	if (b.size > PULL_BYTES - m->bytes)
-		return err_set(e, ERR_LIMIT, "the image's layers are larger than %llu GiB", PULL_BYTES >> 30);
+		return err_set(e, ERR_LIMIT, "the image's layers are larger than %llu GiB",
+			       PULL_BYTES >> 30);
 	m->bytes += b.size;
 	m->layers[m->n++] = b;
 	return 0;
@@ -168,26 +179,30 @@ static int layer_read(struct pull_manifest *m, const json_t *desc, struct err *e
 int pull_manifest_read(const json_t *doc, struct pull_manifest *out, struct err *e)
 {
 	struct pull_manifest m = {0};
-	const json_t *config = json_object_get(doc, "config"), *layers = json_object_get(doc, "layers"), *desc;
+	const json_t *config = json_object_get(doc, "config"),
+		     *layers = json_object_get(doc, "layers"), *desc;
 	const char *type = json_str(config, "mediaType");
 	char shown[80];
 	size_t i;
 	if (!type_is_among(type, config_types)) {
 		manifest_show(type, shown);
-		return err_set(e, ERR_UNSUPPORTED, "this is no image with a root file system (its configuration is %s)", *shown ? shown : "of no type");
+		return err_set(e, ERR_UNSUPPORTED,
+			       "this is no image with a root file system (its configuration is %s)",
+			       *shown ? shown : "of no type");
 	}
 	if (json_array_size(layers) > PULL_LAYERS)
 		return err_set(e, ERR_LIMIT, "the image has more than %d layers", PULL_LAYERS);
 	if (blob_read(config, &m.config, e))
 		return -1;
 	if (m.config.size > PULL_DOCUMENT_MAX)
-		return err_set(e, ERR_LIMIT, "the image's configuration is larger than %u MiB", PULL_DOCUMENT_MAX >> 20);
+		return err_set(e, ERR_LIMIT, "the image's configuration is larger than %u MiB",
+			       PULL_DOCUMENT_MAX >> 20);
 	m.layers = xcalloc(json_array_size(layers) + 1, sizeof *m.layers);
-	json_array_foreach(layers, i, desc)
-		if (layer_read(&m, desc, e)) {
-			pull_manifest_done(&m);
-			return -1;
-		}
+	json_array_foreach(layers, i, desc) if (layer_read(&m, desc, e))
+	{
+		pull_manifest_done(&m);
+		return -1;
+	}
 	*out = m;
 	return 0;
 }
@@ -204,9 +219,8 @@ static void config_texts(struct jsonw *w, const char *key, const json_t *list)
 	const json_t *v;
 	jw_key(w, key);
 	jw_open(w, '[');
-	json_array_foreach(list, i, v)
-		if (i < CONFIG_ITEMS && json_is_string(v))
-			jw_str(w, json_string_value(v), strlen(json_string_value(v)));
+	json_array_foreach(list, i, v) if (i < CONFIG_ITEMS && json_is_string(v))
+		jw_str(w, json_string_value(v), strlen(json_string_value(v)));
 	jw_close(w, ']');
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order: manifest (through an index, if there is one), configuration, layers beside each other, the layout's index.
+// The order: manifest (through an index, if there is one), configuration, layers beside each other,
+// the layout's index.
 #include "pull/pull.h"
 
 #include "base/clock.h"
@@ -35,15 +36,22 @@ static int job_take(const json_t *o, const char *key, char **out, struct err *e)
 
 static int job_fill(const json_t *o, struct pull_job *j, struct err *e)
 {
-	static const char *const known[] = {"ref", "host", "prefix", "https", "http", "user", "password", "bearer", "ca_file", "have", "room", NULL};
+	static const char *const known[] = {"ref",	   "host",     "prefix", "https",   "http",
+					    "user",	   "password", "bearer", "ca_file", "named",
+					    "public_only", "have",     "room",	 NULL};
 	auto_free char *ref = NULL;
-	if (json_only(o, known, e) || job_take(o, "ref", &ref, e) || image_ref_parse(ref ? ref : "", &j->ref, e))
+	if (json_only(o, known, e) || job_take(o, "ref", &ref, e) ||
+	    image_ref_parse(ref ? ref : "", &j->ref, e))
 		return -1;
-	if (job_take(o, "host", &j->at.host, e) || job_take(o, "prefix", &j->at.prefix, e) || json_get_bool(o, "https", &j->at.https, e) ||
-	    json_get_bool(o, "http", &j->at.http, e))
+	if (job_take(o, "host", &j->at.host, e) || job_take(o, "prefix", &j->at.prefix, e) ||
+	    json_get_bool(o, "https", &j->at.https, e) ||
+	    json_get_bool(o, "http", &j->at.http, e) ||
+	    json_get_bool(o, "named", &j->at.named, e) ||
+	    json_get_bool(o, "public_only", &j->public_only, e))
 		return -1;
-	if (job_take(o, "user", &j->user, e) || job_take(o, "password", &j->password, e) || job_take(o, "bearer", &j->bearer, e) ||
-	    job_take(o, "ca_file", &j->ca_file, e) || json_get_strv(o, "have", &j->have, e) || json_get_u64(o, "room", &j->room, e))
+	if (job_take(o, "user", &j->user, e) || job_take(o, "password", &j->password, e) ||
+	    job_take(o, "bearer", &j->bearer, e) || job_take(o, "ca_file", &j->ca_file, e) ||
+	    json_get_strv(o, "have", &j->have, e) || json_get_u64(o, "room", &j->room, e))
 		return -1;
 	if (!j->at.prefix)
 		j->at.prefix = xstrdup("");
@@ -119,9 +127,10 @@ static char *work_path(const struct pull_work *k, const char *kind, const char *
 	return xasprintf("/v2/%s%s/%s/%s", k->job->at.prefix, k->job->ref.repository, kind, name);
 }
 
-// A manifest or index: by digest it is compared with that, by tag with what the registry says its digest is.
-static json_t *work_document(struct pull_work *k, const char *name, enum pull_document *kind, struct pull_blob *out, struct pull_manifest *m,
-			     struct err *e)
+// A manifest or index: by digest it is compared with that, by tag with what the registry says its
+// digest is.
+static json_t *work_document(struct pull_work *k, const char *name, enum pull_document *kind,
+			     struct pull_blob *out, struct pull_manifest *m, struct err *e)
 {
 	char type[128], said[128], hex[SHA256_HEX];
 	auto_buf struct buf body = BUF_INIT(PULL_DOCUMENT_MAX);
@@ -131,14 +140,16 @@ static json_t *work_document(struct pull_work *k, const char *name, enum pull_do
 	sha256_hex(body.n ? body.p : "", body.n, hex);
 	const char *wanted = image_digest_is(name) ? name : said;
 	if (image_digest_is(wanted) && strcmp(wanted + 7, hex)) {
-		err_set(e, ERR_INVALID, "the registry sent another content for %s: sha256:%s", wanted, hex);
+		err_set(e, ERR_INVALID, "the registry sent another content for %s: sha256:%s",
+			wanted, hex);
 		return NULL;
 	}
 	auto_free char *digest = xasprintf("sha256:%s", hex);
 	memcpy(out->digest, digest, PULL_DIGEST);
 	out->size = body.n;
 	json_t *doc = json_read(buf_cstr(&body), body.n, e);
-	if (!doc || pull_document_kind(doc, type, kind, e) || (*kind == PULL_IMAGE && pull_layout_put(&k->layout, out, &body, e))) {
+	if (!doc || pull_document_kind(doc, type, kind, e) ||
+	    (*kind == PULL_IMAGE && pull_layout_put(&k->layout, out, &body, e))) {
 		json_decref(doc);
 		return NULL;
 	}
@@ -198,7 +209,8 @@ static json_t *work_config(struct pull_work *k, struct err *e)
 	char type[128], said[128];
 	auto_buf struct buf body = BUF_INIT(PULL_DOCUMENT_MAX);
 	auto_free char *path = work_path(k, "blobs", k->manifest.config.digest);
-	if (pull_session_get(k->session, path, NULL, &body, type, said, e) || pull_layout_put(&k->layout, &k->manifest.config, &body, e))
+	if (pull_session_get(k->session, path, NULL, &body, type, said, e) ||
+	    pull_layout_put(&k->layout, &k->manifest.config, &body, e))
 		return NULL;
 	return json_read(buf_cstr(&body), body.n, e);
 }
@@ -211,8 +223,12 @@ static int work_room(const struct pull_work *k, struct err *e)
 	for (size_t i = 0; i < k->n_in; i++)
 		wanted += k->in[i].blob.size - k->in[i].at;
 	if (k->job->room && k->manifest.bytes > k->job->room)
-		return err_set(e, ERR_LIMIT, "the image has %llu MiB, the disk budget leaves %llu: remove some (skep image ls, skep ps) or raise "
-			       "disk_budget in config.yaml", (unsigned long long)(k->manifest.bytes >> 20), (unsigned long long)(k->job->room >> 20));
+		return err_set(
+			e, ERR_LIMIT,
+			"the image has %llu MiB, the disk budget leaves %llu: remove some (skep image ls, skep ps) or raise "
+			"disk_budget in config.yaml",
+			(unsigned long long)(k->manifest.bytes >> 20),
+			(unsigned long long)(k->job->room >> 20));
 	return pull_layout_room(&k->layout, wanted, e);
 }
 
@@ -220,7 +236,8 @@ static int work_open_layers(struct pull_work *k, struct err *e)
 {
 	k->in = xcalloc(k->manifest.n + 1, sizeof *k->in);
 	for (; k->n_in < k->manifest.n; k->n_in++)
-		if (pull_incoming_open(&k->layout, &k->manifest.layers[k->n_in], &k->in[k->n_in], e))
+		if (pull_incoming_open(&k->layout, &k->manifest.layers[k->n_in], &k->in[k->n_in],
+				       e))
 			return -1;
 	return 0;
 }
@@ -256,7 +273,8 @@ static int work_run(struct pull_work *k, struct jsonw *w, struct err *e)
 	if (here)
 		return 0;
 	auto_json json_t *config = work_config(k, e);
-	if (!config || work_layers(k, e) || pull_layout_finish(&k->layout, &k->manifest, &k->chosen, e))
+	if (!config || work_layers(k, e) ||
+	    pull_layout_finish(&k->layout, &k->manifest, &k->chosen, e))
 		return -1;
 	jw_key(w, "config");
 	pull_config_write(w, config);
@@ -266,15 +284,23 @@ static int work_run(struct pull_work *k, struct jsonw *w, struct err *e)
 static int work_begin(struct pull_work *k, int dir, struct err *e)
 {
 	const struct pull_job *j = k->job;
-	struct pull_session_config c = {.at = &j->at, .repository = j->ref.repository, .user = j->user, .password = j->password, .bearer = j->bearer,
-					.ca_file = j->ca_file, .tick = work_tick, .ctx = k};
+	struct pull_session_config c = {.at = &j->at,
+					.repository = j->ref.repository,
+					.user = j->user,
+					.password = j->password,
+					.bearer = j->bearer,
+					.ca_file = j->ca_file,
+					.public_only = j->public_only,
+					.tick = work_tick,
+					.ctx = k};
 	k->session = pull_session_new(&c, e);
 	if (!k->session || pull_layout_open(dir, &k->layout, e))
 		return -1;
 	return k->report->seal(e);
 }
 
-int pull_image(const struct pull_job *j, int dir, const struct pull_report *r, struct jsonw *w, struct err *e)
+int pull_image(const struct pull_job *j, int dir, const struct pull_report *r, struct jsonw *w,
+	       struct err *e)
 {
 	struct pull_work k = {.job = j, .report = r, .layout = {-1, -1}};
 	int rc = work_begin(&k, dir, e) || work_run(&k, w, e) ? -1 : 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thread and one curl multi handle. curl is told to follow no redirect and to keep no login: both are decided here,
-// for each step.
+// One thread and one curl multi handle. curl is told to follow no redirect and to keep no login:
+// both are decided here, for each step.
 #include "pull/session.h"
 
 #include "base/base64.h"
@@ -10,13 +10,17 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "pull/challenge.h"
+#include "model/range.h"
 #include <curl/curl.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
 
 #define REDIRECTS 5
-#define TRIES 5 // without a byte in between
+#define TRIES 5	      // without a byte in between
 #define TRIES_FIRST 2 // where the host has not answered yet: its name may be wrong
 #define RETRY_MS 300
 #define RETRY_MAX_MS 30000
@@ -41,7 +45,8 @@ struct transfer_run {
 	struct pull_url token_url; // set: this asks for a token, there
 	uint64_t at_ms;		   // when it may begin
 	unsigned redirects, tries, logins, login_used;
-	bool begun, moved; // the sink has the body; bytes came since the last try began
+	const char *refused; // kind of an address that was not connected to; NULL = none
+	bool begun, moved;   // the sink has the body; bytes came since the last try began
 	char *location;
 	struct pull_challenge challenge;
 	uint64_t retry_after_ms;
@@ -64,7 +69,9 @@ struct pull_session {
 // The system's authorities, followed by the site's own.
 static int session_read_ca(struct pull_session *s, struct err *e)
 {
-	static const char *const bundles[] = {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"};
+	static const char *const bundles[] = {"/etc/ssl/certs/ca-certificates.crt",
+					      "/etc/pki/tls/certs/ca-bundle.crt",
+					      "/etc/ssl/cert.pem"};
 	struct err ignored;
 	auto_buf struct buf b = BUF_INIT(CA_MAX);
 	for (size_t i = 0; i < countof(bundles) && !b.n; i++)
@@ -119,7 +126,8 @@ static void run_header_value(char *to, size_t size, const char *value, size_t n)
 	}
 }
 
-static void run_header(struct transfer_run *r, const char *name, size_t n_name, const char *value, size_t n)
+static void run_header(struct transfer_run *r, const char *name, size_t n_name, const char *value,
+		       size_t n)
 {
 	auto_free char *text = xstrndup(value, n);
 	uint64_t seconds;
@@ -132,9 +140,11 @@ static void run_header(struct transfer_run *r, const char *name, size_t n_name, 
 		run_header_value(r->t->type, sizeof r->t->type, value, n);
 	} else if (n_name == 21 && !strncasecmp(name, "docker-content-digest", n_name)) {
 		run_header_value(r->t->digest, sizeof r->t->digest, value, n);
-	} else if (n_name == 11 && !strncasecmp(name, "retry-after", n_name) && !str_to_u64(str_of(text), 0, 3600, &seconds)) {
+	} else if (n_name == 11 && !strncasecmp(name, "retry-after", n_name) &&
+		   !str_to_u64(str_of(text), 0, 3600, &seconds)) {
 		r->retry_after_ms = seconds * 1000;
-	} else if (n_name == 13 && !strncasecmp(name, "content-range", n_name) && str_has_prefix(text, "bytes ")) {
+	} else if (n_name == 13 && !strncasecmp(name, "content-range", n_name) &&
+		   str_has_prefix(text, "bytes ")) {
 		struct str rest = str_of(text + strlen("bytes ")), from;
 		if (!str_next(&rest, '-', &from) || str_to_u64(from, 0, INT64_MAX, &r->range_from))
 			r->range_from = NO_RANGE;
@@ -162,7 +172,8 @@ static int run_begin_sink(struct transfer_run *r, bool continued)
 	const struct pull_sink *sink = &r->t->sink;
 	r->begun = true;
 	if (continued && r->range_from != r->offset)
-		return err_set(&r->err, ERR_INVALID, "%.200s answers with another part than was asked for", r->url.host);
+		return err_set(&r->err, ERR_INVALID,
+			       "%.200s answers with another part than was asked for", r->url.host);
 	return sink->begin ? sink->begin(sink->ctx, continued, &r->err) : 0;
 }
 
@@ -195,7 +206,8 @@ static char *session_basic_line(const struct pull_session *s)
 	return buf_take(&b);
 }
 
-// Basic for the place where tokens come from; the registry's own login at its own origin; nothing anywhere else.
+// Basic for the place where tokens come from; the registry's own login at its own origin; nothing
+// anywhere else.
 static void run_add_login(struct transfer_run *r)
 {
 	const struct pull_session *s = r->s;
@@ -221,6 +233,26 @@ static void run_release(struct transfer_run *r, CURLM *multi)
 	r->headers = NULL;
 }
 
+// The address that curl connects to now: names are not looked up again behind our back.
+static curl_socket_t run_open_socket(void *ctx, curlsocktype purpose, struct curl_sockaddr *a)
+{
+	struct transfer_run *r = ctx;
+	const struct image_endpoint *at = r->s->c.at;
+	struct range one = {0};
+	(void)purpose;
+	if (a->family == AF_INET)
+		one = range_of(4, &((struct sockaddr_in *)(void *)&a->addr)->sin_addr);
+	else if (a->family == AF_INET6)
+		one = range_of(6, &((struct sockaddr_in6 *)(void *)&a->addr)->sin6_addr);
+	const char *kind = one.family ? range_kind(&one) : "unknown";
+	bool own = at->named && !strcmp(r->url.host, at->host);
+	if (kind && r->s->c.public_only && !own) {
+		r->refused = kind;
+		return CURL_SOCKET_BAD;
+	}
+	return socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
+}
+
 static void run_options(struct transfer_run *r)
 {
 	struct pull_session *s = r->s;
@@ -237,6 +269,8 @@ static void run_options(struct transfer_run *r)
 	curl_easy_setopt(r->easy, CURLOPT_WRITEFUNCTION, run_on_data);
 	curl_easy_setopt(r->easy, CURLOPT_WRITEDATA, r);
 	curl_easy_setopt(r->easy, CURLOPT_PRIVATE, r);
+	curl_easy_setopt(r->easy, CURLOPT_OPENSOCKETFUNCTION, run_open_socket);
+	curl_easy_setopt(r->easy, CURLOPT_OPENSOCKETDATA, r);
 	curl_easy_setopt(r->easy, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
 	curl_easy_setopt(r->easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
 	curl_easy_setopt(r->easy, CURLOPT_LOW_SPEED_TIME, (long)STALL_S);
@@ -253,6 +287,7 @@ static int run_begin(struct transfer_run *r, CURLM *multi, struct err *e)
 	r->offset = sink->offset ? sink->offset(sink->ctx) : 0;
 	r->range_from = NO_RANGE;
 	r->begun = r->moved = false;
+	r->refused = NULL;
 	r->retry_after_ms = 0;
 	pull_challenge_done(&r->challenge);
 	mem_free_ptr(&r->location);
@@ -262,7 +297,8 @@ static int run_begin(struct transfer_run *r, CURLM *multi, struct err *e)
 		run_add_header(r, accept);
 	}
 	if (r->offset) {
-		auto_free char *range = xasprintf("Range: bytes=%llu-", (unsigned long long)r->offset);
+		auto_free char *range =
+			xasprintf("Range: bytes=%llu-", (unsigned long long)r->offset);
 		run_add_header(r, range);
 	}
 	run_add_login(r);
@@ -279,13 +315,15 @@ static int session_token(struct pull_session *s, const struct transfer_run *r, s
 
 static int session_login(struct pull_session *s, struct transfer_run *r, struct err *e)
 {
-	static const char how[] = "it does not exist there or needs a login: `docker login` on this machine, or `skep secret set NAME --host HOST "
-				  "--as basic` with user:password and `--secret NAME`";
+	static const char how[] =
+		"it does not exist there or needs a login: `docker login` on this machine, or `skep secret set NAME --host HOST "
+		"--as basic` with user:password and `--secret NAME`";
 	const struct pull_challenge *c = &r->challenge;
 	if (r->login_used < s->n_logins && s->login)
 		return 0; // another transfer has logged in meanwhile
 	if (r->logins++ >= LOGINS || s->c.bearer)
-		return err_set(e, ERR_DENIED, "%.200s refuses the login (401): %s", s->c.at->host, how);
+		return err_set(e, ERR_DENIED, "%.200s refuses the login (401): %s", s->c.at->host,
+			       how);
 	s->n_logins++;
 	if (c->bearer && c->realm)
 		return session_token(s, r, e);
@@ -321,7 +359,8 @@ static int run_again_later(struct transfer_run *r, struct err *e)
 
 static bool code_is_tls(CURLcode code)
 {
-	return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CERTPROBLEM || code == CURLE_SSL_ISSUER_ERROR;
+	return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CERTPROBLEM ||
+	       code == CURLE_SSL_ISSUER_ERROR;
 }
 
 static int run_broke(struct transfer_run *r, CURLcode code, struct err *e)
@@ -330,10 +369,19 @@ static int run_broke(struct transfer_run *r, CURLcode code, struct err *e)
 		*e = r->err;
 		return -1;
 	}
+	if (r->refused && code == CURLE_COULDNT_CONNECT)
+		return err_set(
+			e, ERR_DENIED,
+			"%.200s has a %s address: only who administers this machine may pull from there, or the host is named "
+			"in config.yaml (image_mirrors, image_insecure)",
+			r->url.host, r->refused);
 	if (code_is_tls(code))
-		return err_set(e, ERR_DENIED, "%.200s shows a certificate that is not believed (%s): name its authority as ca_file in config.yaml",
-			       r->url.host, curl_easy_strerror(code));
-	if (code == CURLE_SSL_CONNECT_ERROR && r->s->c.at->http && r->s->base.https && !strcmp(r->url.origin, r->s->base.origin)) {
+		return err_set(
+			e, ERR_DENIED,
+			"%.200s shows a certificate that is not believed (%s): name its authority as ca_file in config.yaml",
+			r->url.host, curl_easy_strerror(code));
+	if (code == CURLE_SSL_CONNECT_ERROR && r->s->c.at->http && r->s->base.https &&
+	    !strcmp(r->url.origin, r->s->base.origin)) {
 		if (session_base(r->s, false, e))
 			return -1;
 		pull_url_done(&r->url);
@@ -352,7 +400,8 @@ static int run_redirected(struct transfer_run *r, struct err *e)
 	if (!r->location)
 		return err_set(e, ERR_INVALID, "%.200s redirects to nowhere", r->url.host);
 	if (++r->redirects > REDIRECTS)
-		return err_set(e, ERR_LIMIT, "%.200s: more than %d redirects", r->s->c.at->host, REDIRECTS);
+		return err_set(e, ERR_LIMIT, "%.200s: more than %d redirects", r->s->c.at->host,
+			       REDIRECTS);
 	if (pull_url_parse(&r->url, r->location, &to, e))
 		return -1;
 	if (pull_url_follows(&r->url, &to, e)) {
@@ -365,7 +414,8 @@ static int run_redirected(struct transfer_run *r, struct err *e)
 	return 0;
 }
 
-// A try that comes later begins at the registry again: what a redirect led to may hold for a while only.
+// A try that comes later begins at the registry again: what a redirect led to may hold for a while
+// only.
 static int run_from_registry(struct transfer_run *r, struct err *e)
 {
 	const char *path = r->token_url.text ? r->token_url.text : r->t->path;
@@ -379,7 +429,8 @@ static int run_unauthorized(struct transfer_run *r, struct err *e)
 	if (r->token_url.text)
 		return err_set(e, ERR_DENIED, "%.200s refuses user and password", r->url.host);
 	if (strcmp(r->url.origin, r->s->base.origin))
-		return err_set(e, ERR_DENIED, "%.200s, to which the registry leads, gives no access", r->url.host);
+		return err_set(e, ERR_DENIED,
+			       "%.200s, to which the registry leads, gives no access", r->url.host);
 	if (session_login(r->s, r, e))
 		return -1;
 	run_retry(r, 0);
@@ -533,7 +584,8 @@ static void run_done(struct transfer_run *r, CURLM *multi)
 	free(r->location);
 }
 
-static int session_run(struct pull_session *s, struct transfer_run *runs, size_t n, size_t together, struct err *e)
+static int transfers_run(struct pull_session *s, struct transfer_run *runs, size_t n, size_t together,
+		       struct err *e)
 {
 	struct round o = {s, curl_multi_init(), runs, n, together};
 	int rc = o.multi ? 0 : err_set(e, ERR_SYSTEM, "libcurl gives no handle");
@@ -550,12 +602,13 @@ static int session_run(struct pull_session *s, struct transfer_run *runs, size_t
 	return rc;
 }
 
-int pull_session_run(struct pull_session *s, struct pull_transfer *t, size_t n, size_t together, struct err *e)
+int pull_session_run(struct pull_session *s, struct pull_transfer *t, size_t n, size_t together,
+		     struct err *e)
 {
 	struct transfer_run *runs = xcalloc(n + 1, sizeof *runs);
 	for (size_t i = 0; i < n; i++)
 		runs[i].t = &t[i];
-	int rc = session_run(s, runs, n, together, e);
+	int rc = transfers_run(s, runs, n, together, e);
 	free(runs);
 	return rc;
 }
@@ -574,14 +627,18 @@ static int memory_data(void *ctx, const char *p, size_t n, struct err *e)
 {
 	struct buf *b = ctx;
 	buf_add(b, p, n);
-	return b->overflow ? err_set(e, ERR_LIMIT, "the registry's answer is longer than %zu bytes", b->max) : 0;
+	return b->overflow ? err_set(e, ERR_LIMIT, "the registry's answer is longer than %zu bytes",
+				     b->max)
+			   : 0;
 }
 
-int pull_session_get(struct pull_session *s, const char *path, const char *accept, struct buf *out, char type[128], char digest[128],
-		     struct err *e)
+int pull_session_get(struct pull_session *s, const char *path, const char *accept, struct buf *out,
+		     char type[128], char digest[128], struct err *e)
 {
 	auto_free char *own = xstrdup(path);
-	struct pull_transfer t = {.path = own, .accept = accept, .sink = {.begin = memory_begin, .data = memory_data, .ctx = out}};
+	struct pull_transfer t = {.path = own,
+				  .accept = accept,
+				  .sink = {.begin = memory_begin, .data = memory_data, .ctx = out}};
 	if (pull_session_run(s, &t, 1, 1, e))
 		return -1;
 	memcpy(type, t.type, sizeof t.type);
@@ -597,7 +654,8 @@ static void token_url_add(struct buf *b, const char *key, const char *value)
 	curl_free(escaped);
 }
 
-static int session_token_url(struct pull_session *s, const struct pull_challenge *c, struct pull_url *out, struct err *e)
+static int session_token_url(struct pull_session *s, const struct pull_challenge *c,
+			     struct pull_url *out, struct err *e)
 {
 	auto_buf struct buf b = BUF_INIT(16 << 10);
 	auto_free char *scope = xasprintf("repository:%s%s:pull", s->c.at->prefix, s->c.repository);
@@ -628,13 +686,14 @@ static bool token_is(const char *t)
 static int session_token(struct pull_session *s, const struct transfer_run *r, struct err *e)
 {
 	auto_buf struct buf body = BUF_INIT(TOKEN_MAX);
-	struct pull_transfer t = {.sink = {.begin = memory_begin, .data = memory_data, .ctx = &body}};
+	struct pull_transfer t = {
+		.sink = {.begin = memory_begin, .data = memory_data, .ctx = &body}};
 	struct transfer_run run = {.t = &t};
 	void (*tick)(void *ctx) = s->c.tick;
 	if (session_token_url(s, &r->challenge, &run.token_url, e))
 		return -1;
 	s->c.tick = NULL;
-	int rc = session_run(s, &run, 1, 1, e);
+	int rc = transfers_run(s, &run, 1, 1, e);
 	s->c.tick = tick;
 	if (rc)
 		return err_wrap(e, "login");

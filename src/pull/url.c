@@ -31,14 +31,18 @@ static char *url_part(CURLU *h, CURLUPart part, unsigned flags)
 
 static int url_read(CURLU *h, struct pull_url *out, struct err *e)
 {
-	auto_free char *scheme = url_part(h, CURLUPART_SCHEME, 0), *host = url_part(h, CURLUPART_HOST, 0);
-	auto_free char *port = url_part(h, CURLUPART_PORT, CURLU_DEFAULT_PORT), *given = url_part(h, CURLUPART_PORT, CURLU_NO_DEFAULT_PORT);
-	auto_free char *user = url_part(h, CURLUPART_USER, 0), *password = url_part(h, CURLUPART_PASSWORD, 0);
+	auto_free char *scheme = url_part(h, CURLUPART_SCHEME, 0),
+		       *host = url_part(h, CURLUPART_HOST, 0);
+	auto_free char *port = url_part(h, CURLUPART_PORT, CURLU_DEFAULT_PORT),
+		       *given = url_part(h, CURLUPART_PORT, CURLU_NO_DEFAULT_PORT);
+	auto_free char *user = url_part(h, CURLUPART_USER, 0),
+		       *password = url_part(h, CURLUPART_PASSWORD, 0);
 	auto_free char *text = url_part(h, CURLUPART_URL, CURLU_URLENCODE);
 	if (!scheme || !host || !*host || !port || !text)
 		return err_set(e, ERR_INVALID, "the registry names a malformed URL");
 	if (strcasecmp(scheme, "http") && strcasecmp(scheme, "https"))
-		return err_set(e, ERR_DENIED, "the registry names a URL that is neither http nor https");
+		return err_set(e, ERR_DENIED,
+			       "the registry names a URL that is neither http nor https");
 	if (user || password)
 		return err_set(e, ERR_DENIED, "the registry names a URL with a user in it");
 	for (char *c = host; *c; c++)
@@ -53,7 +57,8 @@ static int url_read(CURLU *h, struct pull_url *out, struct err *e)
 	return 0;
 }
 
-int pull_url_parse(const struct pull_url *base, const char *text, struct pull_url *out, struct err *e)
+int pull_url_parse(const struct pull_url *base, const char *text, struct pull_url *out,
+		   struct err *e)
 {
 	CURLU *h = curl_url();
 	int rc = -1;
@@ -61,7 +66,8 @@ int pull_url_parse(const struct pull_url *base, const char *text, struct pull_ur
 		return err_set(e, ERR_SYSTEM, "no memory for a URL");
 	if (strlen(text) > URL_MAX)
 		err_set(e, ERR_LIMIT, "the registry names a URL of more than %d bytes", URL_MAX);
-	else if ((base && curl_url_set(h, CURLUPART_URL, base->text, 0)) || curl_url_set(h, CURLUPART_URL, text, CURLU_NON_SUPPORT_SCHEME))
+	else if ((base && curl_url_set(h, CURLUPART_URL, base->text, 0)) ||
+		 curl_url_set(h, CURLUPART_URL, text, CURLU_NON_SUPPORT_SCHEME))
 		err_set(e, ERR_INVALID, "the registry names a malformed URL");
 	else
 		rc = url_read(h, out, e);
@@ -72,12 +78,16 @@ int pull_url_parse(const struct pull_url *base, const char *text, struct pull_ur
 int pull_url_follows(const struct pull_url *from, const struct pull_url *to, struct err *e)
 {
 	if (to->local && !from->local)
-		return err_set(e, ERR_DENIED, "%.200s leads to this machine (%.200s): refused", from->host, to->host);
+		return err_set(e, ERR_DENIED, "%.200s leads to this machine (%.200s): refused",
+			       from->host, to->host);
 	if (to->https)
 		return 0;
 	if (from->https)
-		return err_set(e, ERR_DENIED, "%.200s leads to %.200s without TLS: refused", from->host, to->host);
+		return err_set(e, ERR_DENIED, "%.200s leads to %.200s without TLS: refused",
+			       from->host, to->host);
 	if (!to->local && strcmp(from->host, to->host))
-		return err_set(e, ERR_DENIED, "%.200s leads to another host without TLS (%.200s): refused", from->host, to->host);
+		return err_set(e, ERR_DENIED,
+			       "%.200s leads to another host without TLS (%.200s): refused",
+			       from->host, to->host);
 	return 0;
 }

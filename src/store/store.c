@@ -73,10 +73,10 @@ static const char *const steps[] = {
 
 	"ALTER TABLE nets ADD COLUMN headers BLOB;",
 
-	"ALTER TABLE images ADD COLUMN digest TEXT;"
-	"ALTER TABLE images ADD COLUMN config TEXT;",
-	"CREATE TABLE volumes(id TEXT PRIMARY KEY, name TEXT NOT NULL, owner TEXT NOT NULL, created INTEGER) WITHOUT ROWID;"
-	"CREATE UNIQUE INDEX volume_names ON volumes(owner, name);",
+	"ALTER TABLE images ADD COLUMN digest TEXT; ALTER TABLE images ADD COLUMN config TEXT;",
+
+	("CREATE TABLE volumes(id TEXT PRIMARY KEY, name TEXT NOT NULL, owner TEXT NOT NULL, created INTEGER) WITHOUT ROWID;"
+	 "CREATE UNIQUE INDEX volume_names ON volumes(owner, name);"),
 };
 #define SCHEMA_VERSION ((int)countof(steps))
 

@@ -234,7 +234,7 @@ USUAL = """// see the reference
 def test_devcontainer(home, skep):
     write(home, ".devcontainer/devcontainer.json", USUAL % {"top": home.top})
     r = skep("new", "--no-setup", "--env", "X=1").ok()
-    for word in ("registry.example/dev:1 is not imported", "initializeCommand", "mounts", "runArgs", "--root", "containerEnv LEAK"):
+    for word in ("registry.example/dev:1 is not here", "initializeCommand", "mounts", "runArgs", "--root", "containerEnv LEAK"):
         assert word in r.err, (word, r.err)
     assert skep("exec", r.line, "--", *SHELL, 'echo "$WS $LEAK $X"; ls -d /host 2>/dev/null; id -u').ok().out.split()[:3] == [home.dir, "ab", "1"]
     shown = home.show(r.line)["project"]

@@ -47,13 +47,13 @@ def pulls(home):
     return sorted(os.listdir(d)) if os.path.isdir(d) else []
 
 
-def workers(home):
-    """Pids of skep-pull for this home; a sealed process shows no more than its command line."""
+def workers(home, below="pulls"):
+    """Pids of skep-pull (or what else works there) for this home; a sealed process shows no more than its command line."""
     found = []
     for p in os.listdir("/proc"):
         try:
             with open(f"/proc/{p}/cmdline", "rb") as f:
-                if p.isdigit() and f"{home.skep_home}/pulls/".encode() in f.read():
+                if p.isdigit() and f"{home.skep_home}/{below}/".encode() in f.read():
                     found.append(int(p))
         except OSError:
             pass
@@ -215,6 +215,9 @@ def test_rights_of_a_token(home, skep, private):
             return status, json.loads(body.splitlines()[-1])
         assert pull(read)[0] == 403
         assert pull(run, secret="X")[0] == 403 and pull(run, name="mine")[0] == 403
+        status, answer = pull(run, username="ann", password="s:ecret")
+        assert status == 403 and "loopback address" in answer["error"]["message"]
+        write_config(home, f"image_insecure: ['{private.host}']\n")
         status, answer = pull(run)  # the logins of skepd's user are not its
         assert status == 403 and "login" in answer["error"]["message"]
         assert pull(run, username="ann", password="s:ecret")[1]["image"]["source"] == f"{ref}:latest"
@@ -309,6 +312,24 @@ def test_a_pull_that_is_killed_goes_on_where_it_was(home, skep, busybox, how):
     assert pulls(home) == []
 
 
+def test_skepd_may_be_killed_at_any_moment(home, skep, busybox):
+    """While it fetches, while it unpacks, while it removes: the next pull is right, and gc leaves nothing but the image."""
+    image = layered(busybox, [200000] * 5)
+    pause = random.Random(14)
+    with fake({("x", "1"): image}) as f:
+        for _ in range(6):
+            p = home.popen("image", "pull", f"{f.host}/x:1")
+            wait_for(home.skepd_pid, 60, why="skepd")
+            time.sleep(pause.random() * 0.3)
+            home.kill_skepd()
+            p.communicate(timeout=60)
+        wait_for(lambda: not workers(home, "pulls") and not workers(home, "images"), 60, why="the workers of the skepd that was killed")
+        iid = skep("image", "pull", f"{f.host}/x:1").ok().line
+        assert skep("run", "--image", iid, "--empty", "--", "sh", "-c", "wc -c /blob0 /blob4 | grep -c 200000").ok().out == "2\n"
+    skep("gc").ok()
+    assert pulls(home) == [] and [d for d in os.listdir(f"{home.skep_home}/images") if not d.startswith("own-")] == [iid]
+
+
 def test_a_part_that_is_wrong_is_fetched_anew(home, skep, busybox):
     image = layered(busybox, [300000])
     held = Held(sha(image.layers[-1]), 120000)
@@ -360,7 +381,9 @@ def test_the_second_pull_joins_the_first(home, skep, busybox):
         assert held.here.wait(60)
         second, third = Asked(home, f"{f.host}/x:1"), Asked(home, f"{f.host}/x:1")
         assert home.api("POST", "/v1/images/pull", {"ref": f"{f.host}/x:1", "name": "other"})[0] == 409
+        silent = Asked(home, f"{f.host}/x:1")
         first.leave(home)  # the others still wait for it
+        silent.leave(home)  # it has not been told anything yet
         assert len(workers(home)) == 1
         held.go.set()
         # the connection breaks, and the pull takes it up
@@ -482,6 +505,34 @@ def test_gc_takes_what_nobody_took_up(home, skep, busybox):
     assert pulls(home) == []
 
 
+@pytest.mark.root
+def test_root_pulls_as_nobody(home, skep, busybox):
+    """Also what an earlier pull left belongs to nobody, and is taken up."""
+    image = layered(busybox, [300000])
+    held = Held(sha(image.layers[-1]), 120000)
+    held.data = image.layers[-1]
+    with fake({("x", "1"): image}, held) as f:
+        p = home.popen("image", "pull", f"{f.host}/x:1")
+        assert held.here.wait(60)
+        wait_for(lambda: part_of(home, held.digest) == 120000, 60, why="the first bytes")
+        sealed(home, 65534)
+        p.send_signal(signal.SIGINT)
+        p.communicate(timeout=60)
+        wait_for(lambda: not workers(home), 60, why="skep-pull to end")
+        held.go.set()
+        skep("image", "pull", f"{f.host}/x:1").ok()
+        assert held.asked[-1] == "bytes=120000-"
+        assert skep("run", "--image", f"{f.host}/x:1", "--empty", "--", "wc", "-c", "/blob0").ok().out.split()[0] == "300000"
+
+
+def sealed(home, uid):
+    (pid,) = workers(home)
+    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as s:
+        status = dict(line.rstrip("\n").split(":\t", 1) for line in s if ":\t" in line)
+    assert status["Seccomp"] == "2" and status["NoNewPrivs"] == "1" and int(status["CapEff"], 16) == 0 and int(status["CapPrm"], 16) == 0
+    assert status["Uid"].split() == [str(uid)] * 4
+
+
 def test_the_process_is_sealed(home, skep, busybox):
     image = layered(busybox, [300000])
     held = Held(sha(image.layers[-1]), 1000)
@@ -489,10 +540,6 @@ def test_the_process_is_sealed(home, skep, busybox):
     with fake({("x", "1"): image}, held) as f:
         p = home.popen("image", "pull", f"{f.host}/x:1")
         assert held.here.wait(60)
-        (pid,) = workers(home)
-        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as s:
-            status = dict(line.rstrip("\n").split(":\t", 1) for line in s if ":\t" in line)
-        assert status["Seccomp"] == "2" and status["NoNewPrivs"] == "1" and int(status["CapEff"], 16) == 0 and int(status["CapPrm"], 16) == 0
-        assert status["Uid"].split() == ["65534" if IS_ROOT else str(os.getuid())] * 4
+        sealed(home, 65534 if IS_ROOT else os.getuid())
         held.go.set()
         p.communicate(timeout=60)

@@ -69,7 +69,7 @@ CMD sleep 1000
     ("nobody/has-this:1", "no such image or tag"),
     ("Not A Reference", "malformed|lower case"),
     ("team/nobash", "no /bin/bash"),
-    ("localhost:1/x", "localhost:1"),
+    ("localhost:1/x", "localhost:1 has a loopback address"),
 ])
 def test_refusals(made, image, words):
     with pytest.raises(BuildException, match=words):

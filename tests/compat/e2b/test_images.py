@@ -47,7 +47,7 @@ def images(e2b, busybox, tmp_path_factory):
         hub.push("team/nobash", Image([packed(tar_of({"bin": None, "etc": None, "bin/sh": ("busybox",), "bin/busybox": open(busybox, "rb").read(),
                                                              "etc/passwd": b"root:x:0:0:root:/root:/bin/sh\n"}))]))
         private.push("ann/tool", one, "1")
-        user_config(e2b, f"image_mirrors: ['docker.io=http://{hub.host}']\n")
+        user_config(e2b, f"image_mirrors: ['docker.io=http://{hub.host}']\nimage_insecure: ['{private.host}']\n")
         e2b.e2b_env.update(SKEP_TEST_DIGEST=one.digest, SKEP_TEST_PRIVATE=private.host)
         d = place(e2b)
         for f in ("images_sdk.py", "images.test.mjs"):
