@@ -228,7 +228,7 @@ int exec_make(struct box *b, const char *caller_cwd, struct task *t, struct err 
 struct env_input {
 	const char *sandbox, *exec, *path, *home, *user;
 	bool bash, tty;
-	char *const *caller, *const *secrets, *const *sandbox_env, *const *exec_env; // may be NULL
+	char *const *caller, *const *tools, *const *secrets, *const *sandbox_env, *const *exec_env; // may be NULL
 };
 char **env_make(const struct env_input *in);
 int env_check(char *const *env, struct err *e) MUST_USE; // each NAME=value
