@@ -66,7 +66,8 @@ struct task {
 	char **alternates; // directories that objects may be borrowed from
 	bool start, pin; // a create: its cell too; on a frozen copy
 	enum setup_mode setup;
-	const char *told, *told_box, *told_ticket; // of a setup, instead of a sandbox: struct outcome
+	const char *told, *told_box, *told_ticket, *told_file; // of a setup, instead of a sandbox: struct outcome
+	bool told_closed;
 	struct create *later; // what is settled when the repository is there; NULL = nothing
 	struct dialling *dialling; // dial.c
 	struct timer wait;
