@@ -139,6 +139,8 @@ void e2b_build_log(struct e2b_build *b, const char *level, const char *step, con
 struct e2b_base {
 	const struct e2b_build *build;
 	const char *image;
+	const char *ref, *username, *password; // an image that is pulled first, with a login of the request or NULL
+	bool docker_logins;		       // those of skepd's user count for it
 	const char *start_cmd, *ready_cmd; // of the template to be
 	const struct err *refusal;	   // there is no such thing: the build fails with it
 };

@@ -264,6 +264,7 @@ void encode_image(struct jsonw *w, const struct image_row *i)
 	jw_kstr(w, "id", i->id);
 	jw_nstr(w, "name", i->name);
 	jw_kstr(w, "source", i->source);
+	jw_nstr(w, "digest", i->digest);
 	jw_ku64(w, "bytes", i->bytes);
 	jw_ku64(w, "files", i->files);
 	jw_ntime(w, "created", i->created);

@@ -172,6 +172,7 @@ static const struct route routes[] = {
 	{"GET", "/v1/execs/{}/output", BODY_NONE, get_output, SCOPE_READ},
 	{"GET", "/v1/images", BODY_NONE, get_images, SEEN(SCOPE_READ)},
 	{"POST", "/v1/images", BODY_JSON, post_image, SCOPE_ADMIN},
+	{"POST", "/v1/images/pull", BODY_JSON, post_image_pull, SCOPE_RUN},
 	{"GET", "/v1/images/{}", BODY_NONE, get_image, SEEN(SCOPE_READ)},
 	{"DELETE", "/v1/images/{}", BODY_NONE, delete_image, SCOPE_ADMIN},
 	{"GET", "/v1/volumes", BODY_NONE, get_volumes, SEEN(SCOPE_READ)},

@@ -96,10 +96,13 @@ struct lender {
 };
 
 struct backend_ops {
-	// Is something built already for a new sandbox on base (NULL: on nothing)? Then it should have this identity, and either be
-	// started soon or forsaken. Both may be NULL: nothing ever is.
-	bool (*expects)(struct backend *b, const char *base, struct identity *out);
+	// Is something built already for a new sandbox like this one? Then it should have this identity, and either be started
+	// soon or forsaken. Both may be NULL: nothing ever is. Of `like` count: profile, nested, trace_off, keep_tmp, strict, base,
+	// image, limits, and those of its lowers that do not belong to its base.
+	bool (*expects)(struct backend *b, const struct cell_spec *like, struct identity *out);
 	void (*forsake)(struct backend *b, const char *id);
+	// A sandbox that was made, never ran, and will probably be started soon, with a spec like this. May be NULL.
+	void (*prepare)(struct backend *b, const struct cell_spec *spec);
 	// fresh: the layer does not exist yet, the backend makes it. spec->net.secrets goes to the cell in sealed memory.
 	struct cell *(*start)(struct backend *b, const struct cell_spec *spec, bool fresh, struct cell_watcher *w);
 	// A cell that outlived the daemon before us.

@@ -3,20 +3,41 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
+#include "base/proc.h"
 #include "base/str.h"
 #include "cli/build.h"
 #include "cli/home.h"
 #include "cli/line.h"
 #include "cli/term.h"
+#include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
-static void show_wait(bool waiting)
+// A stopped daemon (SIGSTOP, a debugger) accepts connections and never answers.
+static bool peer_is_stopped(int fd, pid_t *out)
+{
+	struct ucred peer;
+	socklen_t n = sizeof peer;
+	if (home_remote() || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) || peer.pid <= 0)
+		return false;
+	*out = peer.pid;
+	return proc_is_stopped(peer.pid);
+}
+
+static void show_wait(int fd, unsigned waited_ms)
 {
 	static const char on[] = "skep: waiting for skepd\xe2\x80\xa6", off[] = "\r\033[K";
 	struct err ignored;
-	if (isatty(STDERR_FILENO) && !term_is_dumb() &&
-	    fs_write_all(STDERR_FILENO, waiting ? on : off, waiting ? sizeof on - 1 : sizeof off - 1, &ignored))
+	pid_t pid;
+	bool term = isatty(STDERR_FILENO) && !term_is_dumb();
+	if (waited_ms >= HTTP_LONG_WAIT_MS) {
+		if (peer_is_stopped(fd, &pid))
+			dprintf(STDERR_FILENO, "%sskep: skepd (process %d) is stopped and does not answer: kill -CONT %d lets it go on\n",
+				term ? off : "", (int)pid, (int)pid);
+		return;
+	}
+	if (term && fs_write_all(STDERR_FILENO, waited_ms ? on : off, waited_ms ? sizeof on - 1 : sizeof off - 1, &ignored))
 		return;
 }
 
@@ -111,6 +132,14 @@ int api_raw(struct api *a, const char *path, const char *body, struct http_reply
 {
 	struct http_request rq = {.method = "POST", .path = path, .body = body, .body_len = strlen(body), .reply_max = API_LONG};
 	return call(a, &rq, out, e);
+}
+
+int api_lines(struct api *a, const char *path, const char *body, void (*on_piece)(void *ctx, struct buf *body), void *ctx, struct err *e)
+{
+	auto_http_reply struct http_reply r = {0};
+	struct http_request rq = {.method = "POST", .path = path, .body = body, .body_len = strlen(body), .on_piece = on_piece, .ctx = ctx};
+	a->http.on_wait = NULL; // the answer's own lines say what is going on
+	return call(a, &rq, &r, e);
 }
 
 int api_bytes(struct api *a, const char *path, struct http_reply *out, struct err *e)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/request.h"
+#include "cli/pull.h"
 
 #include "base/jsonw.h"
 #include "base/mem.h"
@@ -271,6 +272,8 @@ int request_check(const struct create_opts *o, struct err *e)
 			return err_set(e, ERR_INVALID, "--label %.100s: must be K=V", *l);
 	if (o->workspace_path && *o->workspace_path != '/')
 		return err_set(e, ERR_INVALID, "--workspace-path %.100s: must be absolute", o->workspace_path);
+	if (o->pull && (!o->image || !strcmp(o->image, "host")))
+		return err_set(e, ERR_INVALID, "--pull needs --image: the name of an image in a registry");
 	if (o->empty && o->repo)
 		return err_set(e, ERR_INVALID, "--empty and --repo exclude each other");
 	if (o->empty && o->pin)
@@ -426,9 +429,15 @@ int request_create(struct buf *b, const struct create_opts *o, const struct exec
 {
 	struct jsonw w = {.b = b};
 	struct known r = {0};
-	if ((registries || net_names_registries(&o->net)) && known_registries(o->image, &r, e))
+	struct create_opts own = *o;
+	auto_json json_t *image = o->pull ? pull_image(&(struct pull_wants){.ref = o->image, .missing = true}, e) : NULL;
+	if (o->pull && !image)
 		return -1;
-	int rc = put_create(&w, o, exec, &r, e);
+	if (image)
+		own.image = json_str(image, "id"); // another pull may give the name to another one
+	if ((registries || net_names_registries(&own.net)) && known_registries(own.image, &r, e))
+		return -1;
+	int rc = put_create(&w, &own, exec, &r, e);
 	known_done(&r);
 	return rc;
 }

@@ -7,7 +7,7 @@
 struct create_opts {
 	const char *name, *repo, *image, *backend, *workspace_path, *min_isolation;
 	const char *from, *context, *ref, *on_expiry;
-	bool empty, root, nested, no_trace, auto_snapshot, pin, no_project, no_setup, wait_setup; // wait_setup: no option
+	bool empty, root, nested, no_trace, auto_snapshot, pin, no_project, no_setup, pull, wait_setup; // wait_setup: no option
 	char **env, **mounts, **volumes, **labels, **alternates;
 	uint64_t cpus, memory, disk, pids, timeout, ttl, idle, lease;
 	struct net_opts net;
@@ -31,7 +31,8 @@ struct create_opts {
 		FLAG(CREATE_AT(auto_snapshot), "auto-snapshot", 0, "take a snapshot before every command"),       \
 		FLAG(CREATE_AT(empty), "empty", 0, "start with an empty workspace"),                              \
 		HINTED(OPT_STR, HINT_IMAGE, CREATE_AT(image), "image", 0, "IMAGE",                                \
-		       "use an imported image (default: this host's system)"),                                    \
+		       "use this image (default: this host's system)"),                                    \
+		FLAG(CREATE_AT(pull), "pull", 0, "fetch the image of --image from its registry, unless it is here"),       \
 		VALUE(OPT_STR, CREATE_AT(backend), "backend", 0, "BACKEND",                                       \
 		      "what makes its cells: native (default), the one there is"),                                \
 		FLAG(CREATE_AT(root), "root", 0, "be root inside, so that packages can be installed"),            \

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "cli/api.h"
 #include "cli/out.h"
+#include "cli/prompt.h"
 #include "cli/request.h"
 #include "cli/term.h"
 #include "cli/verbs.h"
@@ -144,6 +145,8 @@ static int look_and_ask(const struct call *c, struct api *a, const char *dir)
 	bool needs = needs_yes(state) || o->setup_net;
 	if (o->json)
 		return needs && o->yes && agree(a, dir, view, o->setup_net, &e) ? out_fail(c, &e) : out_json(view);
+	if (needs && !o->yes)
+		prompt_begin(); // also what is shown must stay readable
 	show(view, &b);
 	if (!strcmp(state, "nothing"))
 		buf_str(&b, "nothing in it needs trust\n");

@@ -8,7 +8,7 @@
 extern const struct cmd cmd_run, cmd_new, cmd_exec, cmd_shell, cmd_attach, cmd_logs, cmd_kill, cmd_cp;
 extern const struct cmd cmd_preview, cmd_ssh, cmd_code;
 extern const struct cmd cmd_ps, cmd_show, cmd_start, cmd_stop, cmd_pause, cmd_resume, cmd_pin, cmd_unpin, cmd_rm, cmd_log;
-extern const struct cmd cmd_image_ls, cmd_image_import, cmd_image_rm, cmd_gc, cmd_doctor;
+extern const struct cmd cmd_image_ls, cmd_image_pull, cmd_image_import, cmd_image_rm, cmd_gc, cmd_doctor;
 extern const struct cmd cmd_mcp, cmd_init, cmd_wrap;
 extern const struct cmd cmd_secret_set, cmd_secret_ls, cmd_secret_rm, cmd_trust;
 extern const struct cmd cmd_policy_show, cmd_policy_set, cmd_policy_check, cmd_policy_explain, cmd_policy_suggest;

@@ -12,7 +12,7 @@ static const struct word verbs_elsewhere[] = {
 	{"list", "ps"},		{"ls", "ps"},	      {"status", "ps"},	      {"stats", "ps"},	      {"inspect", "show"},  {"info", "show"},
 	{"create", "new"},	{"delete", "rm"},     {"remove", "rm"},	      {"destroy", "rm"},      {"prune", "gc"},     {"enter", "shell"},
 	{"connect", "shell"},	{"commit", "snapshot"}, {"checkpoint", "snapshot"}, {"restore", "rollback"}, {"revert", "rollback"}, {"clone", "fork"},
-	{"images", "image ls"}, {"pull", "image import"}, {"load", "image import"}, {"rmi", "image rm"},	      {"allow", "policy set"}, {"port", "preview"},
+	{"images", "image ls"}, {"pull", "image pull"}, {"load", "image import"}, {"rmi", "image rm"},	      {"allow", "policy set"}, {"port", "preview"},
 	{"accept", "apply"},	{"discard", "dismiss"}, {"review", "apply -p"}, {"changes", "diff"},   {"events", "log"},    {"sandbox", "run"},
 };
 

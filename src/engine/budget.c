@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The disk budget. What can be made again makes room, least recently used first; what somebody uses, or has written, never
 // does: then a new sandbox is refused instead.
+#include "engine/pull_int.h"
 #include "engine/snap_int.h"
 #include "engine/volume_int.h"
 
@@ -45,10 +46,8 @@ static bool derived_uses(const struct engine *g, const struct derived *d, const 
 	return strcmp(d->row.path, path) && any_in(whole, d->row.info);
 }
 
-bool derived_is_used(struct engine *g, const char *path)
+bool path_is_referenced(struct engine *g, const char *path)
 {
-	if (g->makings || g->fetches)
-		return true; // whatever is being made may need it
 	for (struct derived *o = g->derived; o; o = o->next)
 		if (!o->goes && derived_uses(g, o, path))
 			return true;
@@ -59,6 +58,11 @@ bool derived_is_used(struct engine *g, const char *path)
 		if (!step_is_of(g, n, path) && snapshot_uses(g, &n->row, path))
 			return true;
 	return false;
+}
+
+bool derived_is_used(struct engine *g, const char *path)
+{
+	return g->makings || g->fetches || path_is_referenced(g, path);
 }
 
 static uint64_t bytes_of(struct engine *g, const struct derived *d)
@@ -81,7 +85,7 @@ uint64_t budget_used(struct engine *g)
 			sum += d->row.bytes;
 	if (store_images(g->store, add_image, &sum, &e))
 		log_line(LOG_WARN, "%s", e.msg);
-	return sum;
+	return sum + pulls_bytes(g);
 }
 
 static struct derived *least_used(struct engine *g)
@@ -136,6 +140,7 @@ int budget_check(struct engine *g, struct err *e)
 {
 	if (!g->budget || budget_used(g) < g->budget)
 		return 0;
+	pulls_evict(g);
 	struct derived **list = budget_victims(g, g->budget - 1);
 	evict(g, list);
 	free(list);

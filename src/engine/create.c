@@ -292,8 +292,6 @@ void create_undo(struct task *t, const struct err *why)
 	struct box *b = t->box;
 	struct err e;
 	char **dirs = NULL;
-	if (b->g->backend->ops->forsake)
-		b->g->backend->ops->forsake(b->g->backend, b->row.id);
 	pin_stop(b);
 	if (store_sandbox_drop(b->g->store, b->row.id, &e))
 		log_line(LOG_ERROR, "sandbox=%s %s", b->row.id, e.msg);
@@ -394,13 +392,30 @@ static void find_again(struct box *b, struct create *c, struct done d)
 	create_done(c);
 }
 
+// What its cell will be like, as far as the row says it.
+static bool is_expected(struct engine *g, const struct sandbox *row, struct identity *out)
+{
+	const struct backend_ops *ops = g->backend->ops;
+	auto_free char *image = row->image ? xasprintf("%s/images/%s", g->skep_home, row->image) : NULL;
+	struct cell_spec like = {
+		.profile = row->profile, .nested = row->nested, .trace_off = row->trace_off, .keep_tmp = row->keep_tmp, .strict = row->strict,
+		.base = row->repo, .image = image, .limits = row->limits, .n_base_lowers = row->n_base,
+	};
+	for (char **l = row->lowers; l && *l; l++) {
+		auto_free char *path = xasprintf("%s/%s", g->skep_home, *l);
+		strv_add(&like.lowers, path);
+	}
+	bool yes = ops->expects && ops->expects(g->backend, &like, out);
+	strv_free(like.lowers);
+	return yes;
+}
+
 // Who it will be. A cell may be built already for a sandbox like this one, with an identity of its own: then it is that.
 static int name_it(struct engine *g, const struct create *c, struct sandbox *row, struct err *e)
 {
 	struct identity i;
-	const struct backend_ops *ops = g->backend->ops;
-	bool plain = (c->start || c->has_exec) && !c->from && !row->name && !row->url && !row->image && row->profile == PROFILE_USER;
-	if (!plain || !ops->expects || !ops->expects(g->backend, row->repo, &i)) {
+	bool plain = (c->start || c->has_exec) && !row->name && !row->url;
+	if (!plain || !is_expected(g, row, &i)) {
 		key_make(row->machine_id);
 		return blank_take(g, row->id, e);
 	}

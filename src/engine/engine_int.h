@@ -53,6 +53,7 @@ struct task {
 	char ticket[KEY_SIZE];
 	struct sealing *sealing; // a snapshot under way: snap_int.h
 	struct snap *made;	 // by it, or found
+	bool reviewed;		 // a removal: no review goes on, and nothing is left half done
 	bool counting;		 // a removal: a cell was started to count what is pending
 	bool sealed;		 // an exec: its automatic snapshot is made
 	unsigned tries;		 // an exec: how often it found its cell ending
@@ -95,6 +96,8 @@ struct box {
 	struct pin_wait *pin_waits;
 	bool freezing, compacting; // by a snapshot; of its layers
 	bool row_dirty, cell_dirty; // to be written with the next commit
+	bool unkept;   // keep.c: its record may be older than its rows
+	uint64_t kept; // which record lies beside it; 0 = not known
 	unsigned ended; // execs ended since the rows were trimmed
 	struct task *holder, *queue, *floating;
 	struct late *late, *sent; // sent: to its cell, which has not said yet that they are written
@@ -120,6 +123,7 @@ struct box {
 #define LENT_MAX 128 // with the backend
 
 struct import;
+struct pull;
 struct engine {
 	char *skep_home, *home, *home2, *owner, *image_program;
 	struct source_rules rules;
@@ -130,7 +134,10 @@ struct engine {
 	int home_fd, sandboxes, layers, journals, images, cells; // directories
 	struct box *boxes; // newest first
 	struct import *imports;
-	struct timer checkpoint, commit, blank, expiry, size, sync;
+	struct pull *pulls; // pull.c
+	uint64_t pulls_kept; // bytes of those that wait to be continued
+	struct timer checkpoint, commit, blank, expiry, size, sync, backup;
+	bool snaps_unsynced; // records of snapshots
 	struct seal *seal; // NULL until something was sealed
 	struct secret_row *secrets;
 	size_t n_secrets;
@@ -158,6 +165,9 @@ struct engine {
 	struct derived *derived;
 	struct compaction *compactions;
 	struct review *reviews;	      // review.c
+	struct review_wait *review_waits;
+	struct review_scope *scopes;  // review_words.c: a ring
+	unsigned next_scope;
 	struct making *makings;	      // made.c
 	struct fetch *fetches;	      // base.c
 	struct engine_listener *listeners; // note.c
@@ -278,6 +288,14 @@ void record_settle(struct box *b, struct settled *out);
 void box_tell(const struct box *b, bool gone); // note.c: who listens
 
 // sync.c
+// keep.c: records of rows beside what they are about, and the backup of state.db
+void keep_restore(struct engine *g); // before the rows are loaded
+void keep_loaded(struct engine *g);
+void keep_mark(struct engine *g, const char *id); // the rows of this sandbox changed
+bool keep_write(struct engine *g);		  // true: there is more
+// State.db was lost, and this was there before: a row that is lost may have named it.
+bool keep_is_older(const struct engine *g, int dir, const char *name);
+void keep_snap_gone(struct engine *g, const char *id);
 void sync_journal(struct engine *g, const char *dir); // "sandboxes/ID" or "journals/ID" was written to
 void sync_tree(struct engine *g, const char *path);    // "trees/ID": something durable stands on it
 void sync_wrote(struct engine *g);		       // rows were

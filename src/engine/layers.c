@@ -151,9 +151,11 @@ static bool replace_tail(struct sandbox *s, const struct compaction *c)
 static void compaction_end(struct compaction *c)
 {
 	struct box *b = box_by_id(c->g, c->sandbox);
-	if (b)
-		b->compacting = false;
 	compaction_free(c);
+	if (!b)
+		return;
+	b->compacting = false;
+	seal_merged(b);
 }
 
 static void give_up(struct compaction *c, const struct err *e)
@@ -189,6 +191,8 @@ static void on_merged_synced(void *ctx, const struct err *e, const struct layer_
 		give_up(c, e);
 		return;
 	}
+	if (b)
+		b->unkept = true;
 	if (b && replace_tail(&b->row, c) && store_sandbox_stack(g->store, &b->row, &se))
 		log_line(LOG_ERROR, "sandbox=%s %s", c->sandbox, se.msg); // memory is right until the next start: the old ones stay
 	engine_wrote(g);

@@ -3,6 +3,7 @@
 #include "engine/net_int.h"
 #include "engine/base_int.h"
 #include "engine/heritage_int.h"
+#include "engine/review_int.h"
 
 #include "base/fault.h"
 #include "base/fs.h"
@@ -11,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define FD_RESERVE 20 // for requests, files and commands that end cells
 
 // A sandbox that starts without one of its layers would show another tree than the one that was left.
 int box_check_layers(struct box *b, struct err *e)
@@ -30,6 +33,16 @@ bool box_base_is_gone(const struct box *b)
 {
 	const struct sandbox *s = &b->row;
 	return s->tree ? !fs_exists(b->g->home_fd, s->tree) : s->repo && !source_is(s->repo, s->base_dev, s->base_ino);
+}
+
+// A cell holds a descriptor of ours for as long as it lives. Without a free one nobody could ask to end a cell.
+static int check_descriptors(struct err *e)
+{
+	uint64_t limit = fd_limit();
+	if (fd_lowest_free() + FD_RESERVE < limit)
+		return 0;
+	return err_set(e, ERR_LIMIT, "skepd may have %llu files open, and nearly all are: stop sandboxes (skep ps lists them), or start "
+			"skepd with a higher limit (ulimit -n)", (unsigned long long)limit);
 }
 
 // What was made can be looked at without the base; nothing new is made without it.
@@ -63,7 +76,7 @@ void box_start_cell(struct box *b, const struct task *t, bool maintenance)
 static int begin_cell(struct task *t, bool maintenance, struct err *e)
 {
 	struct box *b = t->box;
-	if (may_start(b, maintenance, e) || (!maintenance && net_settle(b, e)))
+	if (check_descriptors(e) || may_start(b, maintenance, e) || (!maintenance && net_settle(b, e)))
 		return -1;
 	if (!maintenance)
 		expiry_lift(b);
@@ -78,6 +91,7 @@ static int begin_cell(struct task *t, bool maintenance, struct err *e)
 	b->cell_dirty = false;
 	if (store_cell_set(b->g->store, &b->cell_row, e) || store_flush(b->g->store, e))
 		return -1;
+	b->unkept = true;
 	engine_wrote(b->g);
 	net_start_cell(b, t, maintenance);
 	return 0;
@@ -248,6 +262,8 @@ static void discard_review(struct box *b)
 	bool needed = heritage_needs(b->g, b->row.id);
 	if (needed)
 		heritage_keep(b);
+	if (review_outlives(b))
+		return;
 	for (size_t i = needed ? 1 : 0; i < countof(parts); i++) {
 		auto_free char *dir = xasprintf("journals/%s/%s", b->row.id, parts[i]);
 		if (b->pinning || fs_exists(b->g->home_fd, dir))
@@ -262,11 +278,13 @@ void box_release(struct box *b)
 {
 	struct engine *g = b->g;
 	discard_review(b);
-	char **lowers = take(&b->row.lowers), id[ID_SIZE];
+	char **lowers = take(&b->row.lowers);
+	auto_free char *tree = take(&b->row.tree);
+	char id[ID_SIZE];
 	memcpy(id, b->row.id, sizeof id);
 	snaps_of_gone(b);
 	box_drop(b);
-	derived_release(g, DERIVED_TREE, id);
+	derived_release_copy(g, tree, id);
 	layers_release(g, lowers);
 	strv_free(lowers);
 }
@@ -343,6 +361,13 @@ static void remove_now(struct task *t)
 	strv_free(dirs);
 }
 
+static void on_review_ended(void *ctx)
+{
+	struct task *t = ctx;
+	t->reviewed = true;
+	box_remove(t);
+}
+
 // With a cell: stopped first, which also tells what is pending. Without one and with pending unknown (the
 // cell died): a maintenance cell comes and goes, as it counts at its end.
 void box_remove(struct task *t)
@@ -350,7 +375,10 @@ void box_remove(struct task *t)
 	struct box *b = t->box;
 	const char *ref = b->row.name && *b->row.name ? b->row.name : b->row.id;
 	struct err e;
-	if (b->row.pinned && !t->force) {
+	bool refused = b->row.pinned && !t->force;
+	if (!refused && !t->reviewed && review_end(b, t->force, on_review_ended, t))
+		return;
+	if (refused) {
 		err_set(&e, ERR_CONFLICT, "sandbox %s is pinned: `skep unpin %s` first, or remove it with --force", ref, ref);
 		task_end(t, &e);
 	} else if (b->cell) {
@@ -446,5 +474,9 @@ void engine_pause(struct engine *g, const char *id, bool on, struct done d)
 
 void engine_remove(struct engine *g, const char *id, bool force, struct done d)
 {
+	struct err e;
+	struct box *b = force ? box_find(g, id, &e) : NULL;
+	if (b) // at once: one may hold what the removal waits for
+		review_cancel_all(g, b->row.id, true);
 	submit(g, id, TASK_REMOVE, force, d);
 }

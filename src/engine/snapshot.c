@@ -75,18 +75,29 @@ struct snap *snap_find(struct engine *g, const struct box *b, const char *word, 
 	return NULL;
 }
 
+static char *snap_tree(const struct snap *n)
+{
+	struct sandbox was = {0};
+	char *tree = sandbox_template_read(&n->row.template, &was) ? NULL : take(&was.tree);
+	sandbox_done(&was);
+	return tree;
+}
+
 int snap_drop(struct engine *g, struct snap *n, struct err *e)
 {
 	step_forget(g, n);
 	if (store_snapshot_drop(g->store, n->row.id, e))
 		return -1;
+	keep_snap_gone(g, n->row.id);
 	engine_wrote(g);
 	list_unlink(&g->snaps, n, next);
 	char of[ID_SIZE];
 	memcpy(of, n->row.sandbox, sizeof of);
+	auto_free char *tree = snap_tree(n);
 	layers_release(g, n->row.lowers);
 	snapshot_done(&n->row);
 	free(n);
+	derived_release_copy(g, tree, of);
 	heritage_release(g, of);
 	return 0;
 }
@@ -217,6 +228,7 @@ static int go_back(struct box *b, const struct snap *n, struct err *e)
 		return err_wrap(e, "snapshot %s can not be used", n->row.id);
 	if (restored(b->g, &b->row, &n->row, &next, e))
 		return -1;
+	b->unkept = true;
 	engine_wrote(b->g);
 	if (store_restored(b->g->store, &next, e)) {
 		free_restored(&next);

@@ -12,7 +12,6 @@
 
 #define CHUNK (64u << 10)
 #define FIRST 4000u // most answers are shorter, and new pages cost more than to read twice
-#define WAIT_SHOWN_MS 500
 
 void http_client_init(struct http_client *c, int fd)
 {
@@ -58,6 +57,19 @@ static int send_all(struct http_client *c, const struct buf *b, struct err *e)
 	return 0;
 }
 
+static void wait_announced(struct http_client *c)
+{
+	struct pollfd pfd = {.fd = c->fd, .events = POLLIN};
+	if (poll(&pfd, 1, HTTP_WAIT_MS))
+		return;
+	c->on_wait(c->fd, HTTP_WAIT_MS);
+	if (!poll(&pfd, 1, HTTP_LONG_WAIT_MS - HTTP_WAIT_MS)) {
+		c->on_wait(c->fd, HTTP_LONG_WAIT_MS);
+		poll(&pfd, 1, -1);
+	}
+	c->on_wait(c->fd, 0);
+}
+
 // One read into c->in. Only the first wait of an answer is announced: after it bytes flow.
 static int fill(struct http_client *c, struct err *e)
 {
@@ -65,14 +77,8 @@ static int fill(struct http_client *c, struct err *e)
 	char *room = buf_room(&c->in, want);
 	if (!room)
 		return err_set(e, ERR_LIMIT, "the answer's head is too long");
-	if (c->on_wait) {
-		struct pollfd pfd = {.fd = c->fd, .events = POLLIN};
-		if (!poll(&pfd, 1, WAIT_SHOWN_MS)) {
-			c->on_wait(true);
-			poll(&pfd, 1, -1);
-			c->on_wait(false);
-		}
-	}
+	if (c->on_wait)
+		wait_announced(c);
 	ssize_t n;
 	do
 		n = recv(c->fd, room, want, 0);
@@ -109,7 +115,7 @@ static int read_head(struct http_client *c, struct http_reply *out, struct err *
 	}
 }
 
-static int read_chunked(struct http_client *c, struct buf *body, struct err *e)
+static int read_chunked(struct http_client *c, const struct http_request *rq, int status, struct buf *body, struct err *e)
 {
 	struct http_chunks ch = {0};
 	for (;;) {
@@ -117,6 +123,8 @@ static int read_chunked(struct http_client *c, struct buf *body, struct err *e)
 		if (n < 0)
 			return -1;
 		buf_cut(&c->in, (size_t)n);
+		if (rq->on_piece && status < 300)
+			rq->on_piece(rq->ctx, body);
 		if (ch.state == CHUNK_DONE)
 			return 0;
 		if (fill(c, e))
@@ -161,7 +169,7 @@ static int read_reply(struct http_client *c, const struct http_request *rq, stru
 	if (h->status == 204 || h->status == 304)
 		return 0;
 	if (h->chunked)
-		return read_chunked(c, &out->body, e);
+		return read_chunked(c, rq, h->status, &out->body, e);
 	if (!h->has_length)
 		return err_set(e, ERR_INVALID, "malformed HTTP answer: no length");
 	if (rq->reply_fd && h->status < 300)

@@ -259,7 +259,7 @@ bool cell_spec_shape(struct buf *b, const struct cell_spec *s)
 		return false;
 	shape.sandbox[0] = shape.key[0] = shape.machine_id[0] = shape.ticket[0] = 0;
 	shape.hostname = shape.sandbox_dir = shape.layer = none;
-	shape.was = NULL;
+	shape.was = shape.by = NULL;
 	shape.ends_with_exec = shape.has_exec = shape.expiry_pauses = false;
 	shape.remove_if_clean = true; // as long as it is a slot it goes with its mold
 	shape.expires_unix_ms = shape.idle_ms = shape.lease_ms = 0;

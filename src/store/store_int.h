@@ -29,6 +29,11 @@ struct store {
 	sqlite3 *db;
 	sqlite3_stmt *q[QUERIES];
 	bool dirty;
+	char *path;
+	enum store_lost lost;
+	uint64_t anew; // keep.c: when it began without what was before
+	sqlite3 *backup_db;
+	sqlite3_backup *backup;
 	uint64_t last_order; // of exec rows: newest first also within a millisecond
 };
 

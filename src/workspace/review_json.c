@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/sha256.h"
 #include "base/str.h"
+#include "workspace/review_apply.h"
 #include "workspace/review_patch.h"
 #include <string.h>
 
@@ -169,16 +170,22 @@ static void discarded_json(const struct review *r, struct jsonw *w)
 	jw_open(w, '[');
 	for (size_t i = 0; i < r->copy.n; i++) {
 		const struct copy_entry *en = &r->copy.v[i];
-		if (!strchr("gsu", en->kind))
+		if (!strchr("gsur", en->kind))
 			continue;
 		jw_open(w, '{');
-		jw_kstr(w, "path", en->path);
-		jw_kstr(w, "why", en->kind == 'g'   ? "git's own data never leaves the sandbox this way"
-				  : en->kind == 's' ? "neither file, directory nor link"
-						    : "it can not be read");
+		jw_kstr(w, "path", review_copy_left_name(en));
+		jw_kstr(w, "why", review_copy_left_why(en));
 		jw_close(w, '}');
 	}
 	jw_close(w, ']');
+}
+
+static uint64_t taken_hunks(const struct change *c)
+{
+	uint64_t n = 0;
+	for (size_t i = 0; i < c->hunks.n; i++)
+		n += c->hunks.v[i].take && c->hunks.v[i].state != HUNK_THERE;
+	return n;
 }
 
 void review_summary_json(const struct review *r, struct jsonw *w)
@@ -187,13 +194,13 @@ void review_summary_json(const struct review *r, struct jsonw *w)
 	char hex[41];
 	for (size_t i = 0; i < r->n; i++) {
 		const struct change *c = r->v[i];
-		if (c->hidden)
+		if (c->hidden || !change_is_taken(c))
 			continue;
 		counts[c->kind == CHANGE_DIR || c->kind == CHANGE_RMDIR]++;
 		counts[2] += c->added;
 		counts[3] += c->removed;
 		risky += c->n_risks > 0;
-		hunks += c->hunks.n;
+		hunks += taken_hunks(c);
 		conflicts += c->state == STATE_CONFLICT || c->state == STATE_LOST;
 	}
 	shadow_hex(r->p_tree, hex);
