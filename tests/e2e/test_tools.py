@@ -184,21 +184,29 @@ def test_tools_whose_place_the_caller_names(home, skep):
     assert skep("run", "--", "t").ok().line == ""  # what is not seen inside is not told
 
 
-@pytest.mark.parametrize("options", [(), ("--root",)], ids=["default", "root"])
-@pytest.mark.parametrize("shell", ["bash", "dash", "sh", "zsh"])
-def test_a_login_shell_keeps_the_tools(home, skep, proxies, shell, options):
+SHELLS = [x for x in ("bash", "dash", "sh", "zsh") if os.path.exists(f"/bin/{x}")]
+
+
+def check_login(ask, proxies):
     """/etc/profile sets PATH anew: agents that run `bash -lc` would silently get the system's programs."""
-    if not os.path.exists(f"/bin/{shell}"):
-        return  # one that this machine does not have is in nobody's way
-    plain = skep("run", *options, "--", "sh", "-c", "echo $PATH").ok().line
-    r = skep("run", *options, "--", f"/bin/{shell}", "-lc", f"{proxies}; echo $PATH").ok()
-    assert r.out.splitlines()[:-1] == ALL_DATA
-    assert r.out.splitlines()[-1].split(":")[:len(plain.split(":"))] == plain.split(":")
+    plain = ask("sh", "-c", "echo $PATH").ok().line.split(":")
+    for shell in SHELLS:
+        lines = ask(f"/bin/{shell}", "-lc", f"{proxies}; echo $PATH").ok().out.splitlines()
+        assert lines[:-1] == ALL_DATA, shell
+        assert lines[-1].split(":")[:len(plain)] == plain, shell
 
 
-def test_a_login_as_another_user_keeps_the_tools(home, skep, proxies):
-    r = skep("run", "--root", "--", "sh", "-c", f"useradd -m ann >/dev/null 2>&1 || adduser -D ann; su - ann -c '{proxies}; id -un'").ok()
-    assert r.out.splitlines()[-len(DATA) - 1:] == [*ALL_DATA, "ann"]
+def test_a_login_shell_keeps_the_tools(home, skep, proxies):
+    sid = home.new()
+    check_login(lambda *argv: skep("exec", sid, "--", *argv), proxies)
+
+
+def test_a_login_shell_keeps_the_tools_with_root(home, skep, proxies):
+    sid = home.new("--root")
+    check_login(lambda *argv: skep("exec", sid, "--", *argv), proxies)
+    check_login(lambda *argv: skep("exec", "-u", "skep", sid, "--", *argv), proxies)
+    r = skep("exec", sid, "--", "sh", "-c", f"useradd -m ann >/dev/null 2>&1 || adduser -D ann; su - ann -c '{proxies}; id -un'").ok()
+    assert r.out.splitlines()[-len(DATA) - 1:] == [*ALL_DATA, "ann"]  # which clears every variable
 
 
 def test_a_path_that_was_said_counts_in_a_login_shell(home, skep):

@@ -47,6 +47,8 @@ def test_create_mount_share_remove(home, skep):
     skep("rm", "-f", a, b).ok()
     skep("volume", "rm", vid).ok()
     assert not volumes(home)
+    seen = [(x["type"], x["name"]) for x in map(json.loads, skep("log", "--service", "--json").ok().out.splitlines()) if x["type"].startswith("volume.")]
+    assert seen == [("volume.made", "data"), ("volume.removed", "data")]
     wait_for(lambda: not os.listdir(f"{home.skep_home}/volumes"), why="the directory to go")
     skep("new", "--empty", "--volume", "data:/data").fails(3, "no volume data")
 
