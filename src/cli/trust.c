@@ -148,7 +148,7 @@ static int look_and_ask(const struct call *c, struct api *a, const char *dir)
 	if (needs && !o->yes)
 		prompt_begin(); // also what is shown must stay readable
 	show(view, &b);
-	if (!strcmp(state, "nothing"))
+	if (!strcmp(state, "nothing") && !needs)
 		buf_str(&b, "nothing in it needs trust\n");
 	if (out_flush(&b))
 		return 1;

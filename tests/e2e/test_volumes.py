@@ -218,7 +218,7 @@ def test_survives_skepd_gc_and_a_lost_database(home, skep):
     put(home, "keep", "f", {"a": 1})
     home.kill_skepd()
     assert volumes(home)["keep"]["id"] == vid
-    assert not skep("gc", "--json").json()["items"] if "--json" in skep("gc", "--help").out else skep("gc").ok()
+    assert vid not in skep("gc").ok().out
     wait_for(lambda: volumes(home)["keep"]["bytes"], why="the volume to be counted")
     home.kill_skepd()
     for f in ("state.db", "state.db-wal", "state.db-shm"):
