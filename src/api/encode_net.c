@@ -174,6 +174,7 @@ void encode_trust(struct jsonw *w, const struct trust_view *v)
 	jw_kstr(w, "state", trust_name(v->state));
 	jw_kstr(w, "path", v->path);
 	jw_kstr(w, "sha256", v->project ? v->sha256 : NULL);
+	jw_kstr(w, "setup_net", v->setup_net);
 	jw_key(w, "effect");
 	jw_raw(w, v->project && !effect.overflow ? buf_cstr(&effect) : "{}");
 	jw_close(w, '}');

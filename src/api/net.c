@@ -200,6 +200,7 @@ static void list_trust(void *ctx, const struct trust_row *t)
 	jw_open(w, '{');
 	jw_kstr(w, "path", t->path);
 	jw_kstr(w, "sha256", t->sha256);
+	jw_kstr(w, "setup_net", t->setup_net);
 	jw_close(w, '}');
 }
 
@@ -227,21 +228,22 @@ void get_trust(struct request *r)
 
 void post_trust(struct request *r)
 {
-	static const char *const known[] = {"dir", "sha256", NULL};
+	static const char *const known[] = {"dir", "sha256", "setup_net", NULL};
 	struct err e;
-	const char *dir, *sha256;
-	if (json_only(r->json, known, &e) || json_get_str(r->json, "dir", &dir, &e) || json_get_str(r->json, "sha256", &sha256, &e)) {
+	const char *dir, *sha256, *setup_net;
+	if (json_only(r->json, known, &e) || json_get_str(r->json, "dir", &dir, &e) || json_get_str(r->json, "sha256", &sha256, &e) ||
+	    json_get_str(r->json, "setup_net", &setup_net, &e)) {
 		request_fail(r, &e);
 	} else if (!dir || !sha256) {
 		err_set(&e, ERR_INVALID, "dir and sha256 are needed: what was looked at is what is agreed to");
 		request_fail(r, &e);
 	} else {
-		engine_trust(r->engine, dir, sha256, (struct done){answer_empty, r});
+		engine_trust(r->engine, dir, sha256, setup_net, (struct done){answer_empty, r});
 	}
 }
 
 void delete_trust(struct request *r)
 {
 	const char *dir = request_query(r, "dir");
-	engine_trust(r->engine, dir ? dir : "", NULL, (struct done){answer_empty, r});
+	engine_trust(r->engine, dir ? dir : "", NULL, NULL, (struct done){answer_empty, r});
 }

@@ -17,6 +17,8 @@ static void answer_setup(struct request *r, const struct outcome *o)
 	jw_key(&w, "setup");
 	jw_open(&w, '{');
 	jw_kstr(&w, "exec", o->setup);
+	jw_kstr(&w, "file", o->setup_file);
+	jw_kbool(&w, "network", !o->setup_closed);
 	if (o->setup_ticket && r->who->local) {
 		auto_free char *sock = engine_socket(r->engine, o->setup_box);
 		jw_key(&w, "attach");

@@ -10,6 +10,7 @@
 #include "cli/registries.h"
 #include "cli/term.h"
 #include "model/limits.h"
+#include "model/toolvars.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,13 +20,16 @@
 extern char **environ;
 
 // What a command inside may know of the caller's environment without being told with --env. skepd has the same
-// list (engine/env.c) and the last word.
+// list (engine/env.c, model/toolvars.h) and the last word.
 static bool is_shared(const char *kv)
 {
 	static const char *const names[] = {"TERM=",	 "COLORTERM=",	 "LANG=",     "LANGUAGE=",	 "LC_", "TZ=",
 					    "NO_COLOR=", "FORCE_COLOR=", "CLICOLOR=", "CLICOLOR_FORCE=", "CI="};
 	for (size_t i = 0; i < countof(names); i++)
 		if (str_has_prefix(kv, names[i]))
+			return str_is_utf8(kv, strlen(kv));
+	for (const char *const *n = tool_variables; *n; n++)
+		if (str_has_prefix(kv, *n) && kv[strlen(*n)] == '=')
 			return str_is_utf8(kv, strlen(kv));
 	return false;
 }

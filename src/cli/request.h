@@ -13,6 +13,7 @@ struct create_opts {
 	struct net_opts net;
 	bool rm, keep, tty, no_tty; // run
 	bool json;		    // new
+	const struct cmd *cmd; // no option: the verb that may ask at the terminal when a setup fails; NULL = none does
 };
 
 #define CREATE_AT(member) offsetof(struct create_opts, member)

@@ -150,7 +150,20 @@ static int watch_setup(const json_t *setup, struct err *e)
 	int rc = attach ? pump_run(&spec, &r, &ignored) : -1;
 	uint32_t status = rc ? 0 : r.exit.status;
 	pump_result_done(&r);
-	return status ? err_set(e, ERR_SYSTEM, "the project's setup failed with status %u. Correct it, or go without: --no-setup", status) : 0;
+	if (!status)
+		return 0;
+	const json_t *network = json_object_get(setup, "network");
+	return err_set(e, ERR_SYSTEM, "the setup in %s failed with status %u.%s Correct it, or go without: --no-setup", json_str(setup, "file"), status,
+		       json_is_false(network) ? " It had no network: --net registries gives it one, or skep trust --setup-net registries." : "");
+}
+
+// The person at the terminal may do without what the setup would have made.
+static bool offer_no_setup(const struct cmd *cmd, const struct err *why)
+{
+	if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
+		return false;
+	out_fail(&(struct call){.cmd = cmd}, why);
+	return term_ask_yes("skep: go on without the setup? [y/N] ");
 }
 
 json_t *create_sandbox(struct create_opts o, const struct exec_request *x, struct err *e)
@@ -160,7 +173,19 @@ json_t *create_sandbox(struct create_opts o, const struct exec_request *x, struc
 	if (!setup)
 		return take(&box);
 	o.wait_setup = true;
-	return watch_setup(setup, e) ? NULL : create_once(&o, x, e);
+	if (!watch_setup(setup, e))
+		return create_once(&o, x, e);
+	if (!o.cmd || !offer_no_setup(o.cmd, e))
+		return NULL;
+	o.no_setup = true;
+	return create_once(&o, x, e);
+}
+
+static json_t *create_here(const struct call *c, const struct exec_request *x, struct err *e)
+{
+	struct create_opts o = *(const struct create_opts *)c->opts;
+	o.cmd = c->cmd;
+	return create_sandbox(o, x, e);
 }
 
 // The null device is the same inside: nothing has to be carried there.
@@ -176,7 +201,7 @@ static int run_in(const struct call *c, const struct create_opts *o)
 	bool tty = o->tty || (!o->no_tty && term_is_all());
 	bool in = tty || has_stdin();
 	struct exec_request x = {.argv = c->words, .tty = tty, .want_stdin = in, .timeout = OPT_UNSET};
-	auto_json json_t *box = create_sandbox(*o, &x, &e);
+	auto_json json_t *box = create_here(c, &x, &e);
 	if (!box)
 		return out_fail(c, &e);
 	const char *id = json_str(box, "id"), *name = json_str(box, "name");
@@ -214,7 +239,7 @@ static int new_run(const struct call *c)
 	struct err e;
 	if (request_check(o, &e))
 		return out_usage(c, &e);
-	auto_json json_t *box = create_sandbox(*o, NULL, &e);
+	auto_json json_t *box = create_here(c, NULL, &e);
 	if (!box)
 		return out_fail(c, &e);
 	if (o->json)

@@ -13,10 +13,13 @@
 
 struct trust_opts {
 	bool yes, revoke, list, json;
+	const char *setup_net;
 };
 
 static const struct opt trust_opts[] = {
 	FLAG(AT(struct trust_opts, yes), "yes", 'y', "agree without being asked"),
+	HINTED(OPT_STR, HINT_PRESET, AT(struct trust_opts, setup_net), "setup-net", 0, "PRESET",
+	       "let its setup reach what PRESET names, as long as the file is as it is; none: no longer"),
 	FLAG(AT(struct trust_opts, revoke), "revoke", 0, "take the agreement back"),
 	FLAG(AT(struct trust_opts, list), "list", 'l', "list what was agreed to"),
 	FLAG(AT(struct trust_opts, json), "json", 0, "print JSON"),
@@ -84,19 +87,26 @@ static void show(const json_t *view, struct buf *b)
 		buf_str(b, "it says, inside the boundary and without trust:\n");
 		put_effect(b, "", json_object_get(effect, "now"));
 	}
+	if (*json_str(view, "setup_net")) {
+		buf_str(b, "its setup may reach: ");
+		out_text(b, json_str(view, "setup_net"));
+		buf_byte(b, '\n');
+	}
 	if (json_object_size(json_object_get(effect, "after_trust"))) {
 		buf_str(b, "it asks for, and gets when it is trusted:\n");
 		put_effect(b, "", json_object_get(effect, "after_trust"));
 	}
 }
 
-static int agree(struct api *a, const char *dir, const json_t *view, struct err *e)
+static int agree(struct api *a, const char *dir, const json_t *view, const char *setup_net, struct err *e)
 {
 	auto_buf struct buf body = BUF_INIT(64 << 10);
 	struct jsonw w = {.b = &body};
 	jw_open(&w, '{');
 	jw_kstr(&w, "dir", dir);
 	jw_kstr(&w, "sha256", json_str(view, "sha256"));
+	if (setup_net)
+		jw_kstr(&w, "setup_net", strcmp(setup_net, "none") ? setup_net : "");
 	jw_close(&w, '}');
 	return api_do(a, "POST", "/v1/trust", buf_cstr(&body), e);
 }
@@ -151,20 +161,27 @@ static int look_and_ask(const struct call *c, struct api *a, const char *dir)
 		err_set(&e, ERR_NOT_FOUND, "there is no %s", json_str(view, "path"));
 		return out_fail(c, &e);
 	}
+	bool needs = needs_yes(state) || o->setup_net;
 	if (o->json)
-		return needs_yes(state) && o->yes && agree(a, dir, view, &e) ? out_fail(c, &e) : out_json(view);
-	if (needs_yes(state) && !o->yes)
+		return needs && o->yes && agree(a, dir, view, o->setup_net, &e) ? out_fail(c, &e) : out_json(view);
+	if (needs && !o->yes)
 		prompt_begin(); // also what is shown must stay readable
 	show(view, &b);
 	if (out_flush(&b))
 		return 1;
-	if (!needs_yes(state))
+	if (!needs)
 		return 0;
+	if (o->setup_net && strcmp(o->setup_net, "none")) {
+		buf_clear(&b);
+		buf_fmt(&b, "its setup would reach: %s\n", o->setup_net);
+		if (out_flush(&b))
+			return 1;
+	}
 	if (!o->yes && !term_ask_yes("trust exactly this? [y/N] ")) {
 		err_set(&e, ERR_DENIED, "not trusted (--yes agrees without being asked)");
 		return out_fail(c, &e);
 	}
-	return agree(a, dir, view, &e) ? out_fail(c, &e) : 0;
+	return agree(a, dir, view, o->setup_net, &e) ? out_fail(c, &e) : 0;
 }
 
 static int trust_run(const struct call *c)

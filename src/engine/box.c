@@ -261,7 +261,7 @@ void task_answer(struct task *t, const struct err *e)
 	struct err injected;
 	if (fault(FAULT_ENGINE_ANSWER, &injected))
 		log_line(LOG_WARN, "%s", injected.msg); // what matters here is dying before the answer
-	struct outcome o = {.sandbox = &t->box->row, .setup = t->told, .setup_box = t->told_box, .setup_ticket = t->told_ticket, .notices = t->box->notices};
+	struct outcome o = {.sandbox = &t->box->row, .setup = t->told, .setup_box = t->told_box, .setup_ticket = t->told_ticket, .setup_file = t->told_file, .setup_closed = t->told_closed, .notices = t->box->notices};
 	if (t->has_exec || t->kind == TASK_ATTACH) {
 		o.exec = t->exec.kind == EXEC_JOB ? NULL : &t->row;
 		o.exec_id = t->row.id;

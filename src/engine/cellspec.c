@@ -90,6 +90,57 @@ static char *git_user(const struct box *b)
 	return text.n && !text.overflow ? buf_take(&text) : NULL;
 }
 
+// The base where it is seen at its own path; NULL = it is not.
+static const char *base_in_place(const struct sandbox *s)
+{
+	return s->repo && !strcmp(s->repo, s->ws_path) ? s->repo : NULL;
+}
+
+static char *path_inside(struct box *b)
+{
+	const struct sandbox *s = &b->row;
+	if (s->image)
+		return tools_path(NULL, NULL, NULL, s->profile);
+	return tools_path(s->path, engine_tools(b->g, s), base_in_place(s), s->profile);
+}
+
+static char **tools_inside(struct box *b, char *const *caller_env)
+{
+	const struct sandbox *s = &b->row;
+	return s->image ? NULL : tools_env(b->g->home, engine_tools(b->g, s), base_in_place(s), caller_env);
+}
+
+// unless_set: what the command was given counts.
+static void login_add(struct buf *b, const char *kv, bool unless_set)
+{
+	size_t n = strcspn(kv, "=");
+	if (unless_set)
+		buf_fmt(b, "[ -n \"${%.*s-}\" ] || ", (int)n, kv);
+	buf_fmt(b, "export %.*s='", (int)n, kv);
+	for (const char *c = kv + n + (kv[n] == '='); *c; c++)
+		if (*c == '\'')
+			buf_str(b, "'\\''");
+		else
+			buf_byte(b, *c);
+	buf_str(b, "'\n");
+}
+
+// What /etc/profile takes away from a login shell: PATH as commands have it, and where tools are.
+static char *login_lines(struct box *b, char *const *caller_env)
+{
+	auto_buf struct buf out = BUF_INIT(1 << 20);
+	const char *own = NULL;
+	for (char **v = b->row.env; v && *v; v++)
+		own = strncmp(*v, "PATH=", 5) ? own : *v;
+	auto_free char *path = path_inside(b), *kv = own ? xstrdup(own) : xasprintf("PATH=%s", path);
+	char **tools = tools_inside(b, caller_env);
+	login_add(&out, kv, false);
+	for (char **v = tools; v && *v; v++)
+		login_add(&out, *v, true);
+	strv_free(tools);
+	return out.overflow ? NULL : buf_take(&out);
+}
+
 void cellspec_make(struct box *b, const struct task *t, bool maintenance, struct cell_spec *out)
 {
 	const struct sandbox *s = &b->row;
@@ -123,6 +174,7 @@ void cellspec_make(struct box *b, const struct task *t, bool maintenance, struct
 	memcpy(out->key, b->cell_row.key, sizeof out->key);
 	memcpy(out->machine_id, s->machine_id, sizeof out->machine_id);
 	if (!maintenance) {
+		out->login = s->image ? NULL : login_lines(b, t ? t->want.caller_env : NULL);
 		out->git_user = t && t->actor.local ? git_user(b) : NULL;
 		add_mounts(b, out);
 		net_fill(b, &out->net);
@@ -138,14 +190,6 @@ void cellspec_make(struct box *b, const struct task *t, bool maintenance, struct
 	memcpy(out->ticket, t->ticket, sizeof out->ticket);
 }
 
-static char *path_inside(struct box *b)
-{
-	const struct sandbox *s = &b->row;
-	if (s->image)
-		return tools_path(NULL, NULL, NULL, s->profile);
-	bool own_path = s->repo && !strcmp(s->repo, s->ws_path);
-	return tools_path(s->path, engine_tools(b->g, s), own_path ? s->repo : NULL, s->profile);
-}
 
 static int choose_cwd(const struct box *b, const char *caller_cwd, struct exec_request *x, char **out, struct err *e)
 {
@@ -168,7 +212,7 @@ static char **make_env(struct box *b, const struct exec_request *x, const char *
 	auto_free char *path = path_inside(b);
 	auto_free char *home = strcmp(user, own) && strcmp(user, "root") ? xasprintf("/home/%s", user)
 									  : xstrdup(home_inside(s));
-	char **secrets = x->job ? NULL : net_env(b);
+	char **secrets = x->job ? NULL : net_env(b), **tools = x->job ? NULL : tools_inside(b, x->caller_env);
 	char **env = env_make(&(struct env_input){
 		.sandbox = s->id,
 		.exec = exec,
@@ -178,11 +222,13 @@ static char **make_env(struct box *b, const struct exec_request *x, const char *
 		.bash = s->image ? false : b->g->has_bash,
 		.tty = x->tty,
 		.caller = x->caller_env,
+		.tools = tools,
 		.secrets = secrets,
 		.sandbox_env = s->env,
 		.exec_env = x->env,
 	});
 	strv_free(secrets);
+	strv_free(tools);
 	return env;
 }
 

@@ -98,6 +98,8 @@ struct outcome {
 	const struct image_row *image;
 	// SETUP_TELL: the exec that runs it, its sandbox, and for the first who asked a ticket (else NULL): then nothing was made
 	const char *setup, *setup_box, *setup_ticket;
+	const char *setup_file; // the project's file whose commands they are
+	bool setup_closed;	// it has no network
 	const struct snapshot *snapshot;
 	const struct sandbox *const *forks; // NULL-terminated
 	char *const *notices; // lines for the user: what of the network was left out, and why

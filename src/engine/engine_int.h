@@ -67,7 +67,8 @@ struct task {
 	char **alternates; // directories that objects may be borrowed from
 	bool start, pin; // a create: its cell too; on a frozen copy
 	enum setup_mode setup;
-	const char *told, *told_box, *told_ticket; // of a setup, instead of a sandbox: struct outcome
+	const char *told, *told_box, *told_ticket, *told_file; // of a setup, instead of a sandbox: struct outcome
+	bool told_closed;
 	struct create *later; // what is settled when the repository is there; NULL = nothing
 	struct dialling *dialling; // dial.c
 	struct timer wait;
@@ -237,7 +238,7 @@ int exec_make(struct box *b, const char *caller_cwd, struct task *t, struct err 
 struct env_input {
 	const char *sandbox, *exec, *path, *home, *user;
 	bool bash, tty;
-	char *const *caller, *const *secrets, *const *sandbox_env, *const *exec_env; // may be NULL
+	char *const *caller, *const *tools, *const *secrets, *const *sandbox_env, *const *exec_env; // may be NULL
 };
 char **env_make(const struct env_input *in);
 int env_check(char *const *env, struct err *e) MUST_USE; // each NAME=value

@@ -63,6 +63,7 @@ char **env_make(const struct env_input *in)
 	for (char *const *v = in->caller; v && *v; v++)
 		if (from_caller(*v, in->tty))
 			put(&env, *v);
+	put_all(&env, in->tools);
 	put_pair(&env, "SKEP_SANDBOX", in->sandbox);
 	put_pair(&env, "SKEP_EXEC", in->exec);
 	put_all(&env, in->secrets); // placeholders

@@ -56,9 +56,11 @@ struct trust_view {
 	char *path; // of the file
 	char sha256[SHA256_HEX];
 	struct project *project; // NULL without a file
+	char *setup_net; // what its setup was given beside; NULL = nothing
 };
 void trust_view_done(struct trust_view *v);
 int engine_trust_look(struct engine *g, const char *dir, struct trust_view *out, struct err *e) MUST_USE;
-// Agrees to what was looked at: CONFLICT when the file has changed since. sha256 NULL: takes the agreement back.
-void engine_trust(struct engine *g, const char *dir, const char *sha256, struct done d);
+// Agrees to what was looked at: CONFLICT when the file has changed since. sha256 NULL: takes the agreement back. setup_net: presets that
+// the setup may reach as long as the file is as it is; NULL = as it was for this content, "" = none.
+void engine_trust(struct engine *g, const char *dir, const char *sha256, const char *setup_net, struct done d);
 void engine_trusted(struct engine *g, void (*each)(void *ctx, const struct trust_row *r), void *ctx);

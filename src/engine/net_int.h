@@ -27,6 +27,8 @@ bool policy_opens_any(const struct policy *p); // a CA is needed
 char *rule_canonical(const char *text, bool deny, const char *from, struct err *e) MUST_USE;
 int rules_check(char *const *rules, bool deny, struct err *e) MUST_USE;
 void net_row_add_secret(struct net_row *row, const char *name); // with a placeholder, unless it has one
+int preset_check(const char *preset, char *const *registries, struct err *e) MUST_USE;
+int preset_check(const char *preset, char *const *registries, struct err *e) MUST_USE;
 int net_request_check(struct engine *g, const struct net_request *n, struct err *e) MUST_USE;
 int net_request_removes(const struct net_row *row, const struct net_request *n, struct err *e) MUST_USE; // all it takes back is there
 int net_request_seal(struct engine *g, struct net_request *n, struct err *e) MUST_USE; // its values, before it is applied

@@ -91,7 +91,7 @@ static int check_secrets(const struct engine *g, char *const *names, struct err 
 	return 0;
 }
 
-static int check_preset(const char *preset, char *const *registries, struct err *e)
+int preset_check(const char *preset, char *const *registries, struct err *e)
 {
 	struct policy p = {0};
 	int rc = preset && preset_add(&p, preset, registries, e) ? -1 : 0;
@@ -107,7 +107,7 @@ int net_request_check(struct engine *g, const struct net_request *n, struct err 
 		return err_set(e, ERR_LIMIT, "more than %d rules", POLICY_RULES / 4);
 	if (strv_len(n->registries) > 256)
 		return err_set(e, ERR_LIMIT, "more than 256 registries");
-	return check_preset(n->preset, n->registries, e) || rules_check(n->allow, false, e) || rules_check(n->deny, true, e) ||
+	return preset_check(n->preset, n->registries, e) || rules_check(n->allow, false, e) || rules_check(n->deny, true, e) ||
 			       check_exposed(n->expose, e) || check_secrets(g, n->secrets, e) || headers_check(n->headers, e)
 		       ? -1
 		       : 0;

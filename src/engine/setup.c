@@ -244,6 +244,12 @@ static void on_stopped(void *ctx, const struct err *e, const struct outcome *o)
 	ask_layer(r, LAYER_TRIM, dir, on_trimmed);
 }
 
+static bool setup_is_closed(struct setup_run *r)
+{
+	const struct box *b = box_by_id(r->g, r->box);
+	return b && !b->net.on;
+}
+
 // The last line it wrote says more than a number.
 static void failure(struct setup_run *r, const struct exec_result *res, struct err *out)
 {
@@ -257,8 +263,9 @@ static void failure(struct setup_run *r, const struct exec_result *res, struct e
 		tail.p[--tail.n] = 0;
 	const char *line = tail.n ? strrchr(tail.p, '\n') : NULL;
 	line = line ? line + 1 : buf_cstr(&tail);
-	err_set(out, ERR_CONFLICT, "the setup in %.150s failed with status %u%s%s%.150s. Correct it, or go without: --no-setup", r->file, res->status,
-		res->reason ? ", " : "", res->reason ? res->reason : *line ? ": " : "", res->reason ? "" : line);
+	const char *net = setup_is_closed(r) ? " It had no network: --net registries gives it one, or skep trust --setup-net registries." : "";
+	err_set(out, ERR_CONFLICT, "the setup in %.120s failed with status %u%s%s%.120s.%s Correct it, or go without: --no-setup", r->file, res->status,
+		res->reason ? ", " : "", res->reason ? res->reason : *line ? ": " : "", res->reason ? "" : line, net);
 }
 
 void setup_exited(struct box *b, const char *exec, const struct exec_result *res)
@@ -318,6 +325,8 @@ static void tell(struct setup_run *r)
 		t->told = r->exec;
 		t->told_box = r->box;
 		t->told_ticket = r->ticket[0] ? r->ticket : NULL;
+		t->told_file = r->file;
+		t->told_closed = setup_is_closed(r);
 		task_answer(t, NULL);
 		r->promised |= r->ticket[0];
 		r->ticket[0] = 0;
@@ -383,8 +392,12 @@ static void name_row(const struct box *of, struct sandbox *s)
 	s->state = STATE_CREATING;
 	s->keep = true;
 	s->created = s->used = clock_unix_ms();
-	s->has_net = true; // the rules of the project's setup, if its file is trusted; else nothing
-	s->net = (struct net_row){.phase = xstrdup("setup"), .rules = xcalloc(1, sizeof *s->net.rules), .secrets = NULL,
+	// The rules of the project's setup, if its file is trusted, and what the caller gives the sandbox: the same code runs in both.
+	// Never its secrets: what a setup writes is everybody's who comes after.
+	bool given = of->row.has_net && net->rules;
+	s->has_net = true;
+	s->net = (struct net_row){.phase = xstrdup("setup"), .rules = given ? strv_copy(net->rules) : xcalloc(1, sizeof *s->net.rules), .secrets = NULL,
+				  .preset = of->row.has_net && net->preset ? xstrdup(net->preset) : NULL,
 				  .registries = of->row.has_net && net->registries ? strv_copy(net->registries) : NULL};
 }
 

@@ -279,6 +279,27 @@ static void note_untrusted(const struct project_file *f, enum trust t, const cha
 	strv_add(notices, line);
 }
 
+// What the user gave the setup of a file with this content; also of one that can ask for nothing itself (devcontainer.json).
+static const char *setup_net_of(const struct engine *g, const struct project_file *f)
+{
+	const struct trust_row *r = find(g, f->path);
+	return r && r->setup_net && !strcmp(r->sha256, f->sha256) ? r->setup_net : NULL;
+}
+
+static void read_setup_layer(struct engine *g, const char *repo, struct layers *l)
+{
+	struct project_file f = {0};
+	struct err e;
+	const char *given = project_read(repo, &f, &e) > 0 ? setup_net_of(g, &f) : NULL;
+	bool says = l->own && net_part_says(&l->own->wishes.setup_net); // it has been agreed to, and counts
+	if (given && !says) {
+		l->own = l->own ? l->own : xcalloc(1, sizeof *l->own);
+		l->own->wishes.setup_net.preset = xstrdup(given);
+		l->project.net = &l->own->wishes.setup_net;
+	}
+	project_file_done(&f);
+}
+
 static void read_layer(struct engine *g, const char *repo, bool setup, struct layers *l, char ***notices)
 {
 	struct project_file f = {0};
@@ -307,8 +328,11 @@ int layers_read(struct engine *g, const char *repo, const char *phase, struct la
 		return -1;
 	l.site.net = site ? &site->net : NULL;
 	l.user.net = user ? &user->net : NULL;
+	bool setup = phase && !strcmp(phase, "setup");
 	if (repo)
-		read_layer(g, repo, phase && !strcmp(phase, "setup"), &l, notices);
+		read_layer(g, repo, setup, &l, notices);
+	if (repo && setup)
+		read_setup_layer(g, repo, &l);
 	*out = l;
 	return 0;
 }
@@ -373,6 +397,7 @@ void trust_view_done(struct trust_view *v)
 	if (v->project)
 		project_done(v->project);
 	free(v->project);
+	free(v->setup_net);
 	*v = (struct trust_view){0};
 }
 
@@ -386,6 +411,7 @@ static int look(struct engine *g, const char *repo, struct trust_view *out, stru
 	if (rc > 0) {
 		f.path = v.path; // lent
 		v.state = state_of(g, &f);
+		v.setup_net = setup_net_of(g, &f) ? xstrdup(setup_net_of(g, &f)) : NULL;
 		f.path = NULL;
 		memcpy(v.sha256, f.sha256, sizeof v.sha256);
 		v.project = xcalloc(1, sizeof *v.project);
@@ -410,17 +436,22 @@ int engine_trust_look(struct engine *g, const char *dir, struct trust_view *out,
 	return rc;
 }
 
-static int agree(struct engine *g, const struct trust_view *v, const char *sha256, struct err *e)
+static int agree(struct engine *g, const struct trust_view *v, const char *sha256, const char *setup_net, struct err *e)
 {
+	const char *given = setup_net ? setup_net : v->setup_net;
 	struct trust_row r = {.path = v->path, .at = clock_unix_ms()}, *old = find(g, v->path);
 	if (v->state == TRUST_NONE)
 		return err_set(e, ERR_NOT_FOUND, "there is no %s", v->path);
 	if (strcmp(v->sha256, sha256))
 		return err_set(e, ERR_CONFLICT, "%s is not what was looked at any more: look again", v->path);
+	if (setup_net && *setup_net && preset_check(setup_net, NULL, e) && e->sys != ENGINE_NEEDS_REGISTRIES)
+		return -1;
 	memcpy(r.sha256, v->sha256, sizeof r.sha256);
+	r.setup_net = given && *given ? (char *)given : NULL;
 	if (store_trust_set(g->store, &r, e) || store_flush(g->store, e))
 		return -1;
 	r.path = xstrdup(v->path);
+	r.setup_net = r.setup_net ? xstrdup(r.setup_net) : NULL;
 	if (old) {
 		trust_row_done(old);
 		*old = r;
@@ -447,15 +478,29 @@ static bool is_on(const struct box *b, const void *repo)
 	return b->row.repo && !strcmp(b->row.repo, repo);
 }
 
-void engine_trust(struct engine *g, const char *dir, const char *sha256, struct done d)
+// The file whose row it is: .skep.yaml, or the devcontainer.json whose setup was given something.
+static char *trusted_path(struct engine *g, const char *repo)
+{
+	struct trust_view v = {0};
+	struct err ignored;
+	char *own = project_path(repo);
+	if (!find(g, own) && !look(g, repo, &v, &ignored) && v.path && find(g, v.path)) {
+		free(own);
+		own = take(&v.path);
+	}
+	trust_view_done(&v);
+	return own;
+}
+
+void engine_trust(struct engine *g, const char *dir, const char *sha256, const char *setup_net, struct done d)
 {
 	struct source src = {0};
 	struct trust_view v = {0};
 	struct err e;
 	int rc = source_resolve(&g->rules, dir, NULL, &src, &e);
 	if (!rc && sha256)
-		rc = look(g, src.base, &v, &e) || agree(g, &v, sha256, &e);
-	auto_free char *path = rc ? NULL : project_path(src.base);
+		rc = look(g, src.base, &v, &e) || agree(g, &v, sha256, setup_net, &e);
+	auto_free char *path = rc ? NULL : trusted_path(g, src.base);
 	if (!rc && !sha256)
 		rc = take_back(g, path, &e);
 	engine_wrote(g);

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/json.h"
+#include "base/jsonw.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
@@ -30,6 +31,7 @@
 
 #define VOLUMES_MAX 10000
 #define WORK_MAX 8
+#define WORK_OF_ONE_MAX 4 // of one volume: what one owner asks for leaves room for the others
 #define COUNT_MS 1000
 #define COUNT_LIVE_MS 60000
 #define GONE ".gone-"
@@ -46,15 +48,14 @@ struct volume_work {
 	struct volume_op op;
 	int body;
 	struct volume_reply reply;
-	struct volume_work *next;
+	struct volume_work *next; // in volumes.waiting or volumes.under_way
 };
 
 struct volumes {
 	struct engine *g;
 	struct volume *list; // oldest first
 	size_t n;
-	struct volume_work *waiting;
-	unsigned under_way;
+	struct volume_work *waiting, *under_way;
 	bool counting;
 	struct timer count;
 };
@@ -188,6 +189,11 @@ void volumes_free(struct engine *g)
 		all->waiting = w->next;
 		volume_work_free(w);
 	}
+	while (all->under_way) { // the backend is gone, and tells nobody
+		struct volume_work *w = all->under_way;
+		all->under_way = w->next;
+		volume_work_free(w);
+	}
 	while (all->list) {
 		struct volume *v = all->list;
 		all->list = v->next;
@@ -291,6 +297,16 @@ static void volume_drop_dir(struct engine *g, const char *id)
 	engine_discard(g, dirs);
 }
 
+static void volume_record(struct engine *g, const char *type, const struct volume_row *v)
+{
+	auto_buf struct buf b = BUF_INIT(4096);
+	struct jsonw w = {.b = &b};
+	jw_kstr(&w, "volume", v->id);
+	jw_kstr(&w, "name", v->name);
+	jw_kstr(&w, "owner", v->owner);
+	engine_service_record(g, type, b.overflow ? "" : buf_cstr(&b));
+}
+
 static int volume_check_new(struct engine *g, const char *owner, const char *name, struct err *e)
 {
 	if (!volume_name_is(name))
@@ -322,6 +338,7 @@ const struct volume_row *engine_volume_new(struct engine *g, const char *viewer,
 		return NULL;
 	}
 	engine_wrote(g);
+	volume_record(g, "volume.made", &row);
 	return &volume_append(g, &row)->row;
 }
 
@@ -359,6 +376,7 @@ void engine_volume_remove(struct engine *g, const char *id, struct done d)
 		return;
 	}
 	engine_wrote(g);
+	volume_record(g, "volume.removed", &v->row);
 	volume_drop_dir(g, v->row.id);
 	list_unlink(&g->volumes->list, v, next);
 	g->volumes->n--;
@@ -386,19 +404,36 @@ static void volume_on_work(void *ctx, const struct err *e, int fd)
 		if (!g->volumes->counting)
 			timer_set(g->loop, &g->volumes->count, COUNT_MS);
 	}
-	g->volumes->under_way--;
+	list_unlink(&g->volumes->under_way, w, next);
 	w->reply.fn(w->reply.ctx, e, fd);
 	volume_work_free(w);
 	volume_next_work(g);
 }
 
+// The first that may be begun, taken off the list; NULL: none may now.
+static struct volume_work *volume_take_work(struct volumes *all)
+{
+	for (struct volume_work **at = &all->waiting; *at; at = &(*at)->next) {
+		struct volume_work *w = *at;
+		unsigned n = 0, own = 0;
+		for (const struct volume_work *u = all->under_way; u; u = u->next, n++)
+			own += !strcmp(u->op.volume, w->op.volume);
+		if (n >= WORK_MAX)
+			return NULL;
+		if (own >= WORK_OF_ONE_MAX)
+			continue;
+		*at = w->next;
+		return w;
+	}
+	return NULL;
+}
+
 static void volume_next_work(struct engine *g)
 {
 	struct volumes *all = g->volumes;
-	while (all->waiting && all->under_way < WORK_MAX) {
-		struct volume_work *w = all->waiting;
-		all->waiting = w->next;
-		all->under_way++;
+	for (struct volume_work *w; (w = volume_take_work(all));) {
+		w->next = all->under_way;
+		all->under_way = w;
 		g->backend->ops->volume(g->backend, &w->op, w->body, (struct volume_reply){volume_on_work, w});
 	}
 }
@@ -478,7 +513,7 @@ static void volume_on_count(struct timer *t)
 void volumes_moved(const struct box *b)
 {
 	bool has = false;
-	for (uint32_t i = 0; i < b->row.n_mounts; i++) {
+	for (uint32_t i = 0; i < b->row.n_mounts && b->g->volumes; i++) {
 		struct volume *v = b->row.mounts[i].volume ? volume_by_id(b->g, b->row.mounts[i].src) : NULL;
 		if (!v)
 			continue;

@@ -36,6 +36,7 @@ static int volume_fail(struct err *e, const char *path)
 	case EEXIST:
 	case ENOTEMPTY:
 	case EBUSY:
+	case EAGAIN: // a cell holds a lease on it
 		e->kind = ERR_CONFLICT;
 		break;
 	case ELOOP:

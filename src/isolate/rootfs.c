@@ -170,6 +170,10 @@ void rootfs_template(const struct rootfs_host *h, struct plan *p)
 	plan_add(p, MOUNT_FILE, NULL, "etc/fstab", "", 0);
 	plan_add(p, MOUNT_FILE, NULL, "etc/gitconfig",
 		 "[core]\n\tcheckStat = minimal\n\ttrustctime = false\n[safe]\n\tdirectory = *\n[include]\n\tpath = /.skep/gitconfig\n", 0);
+	// Login shells begin with the system's PATH; the first of their files puts that of the sandbox's commands in its place, which the
+	// others may add to.
+	plan_add(p, MOUNT_DIR, NULL, "etc/profile.d", "755", 0);
+	plan_add(p, MOUNT_FILE, NULL, "etc/profile.d/00-skep.sh", "[ ! -r /.skep/profile ] || . /.skep/profile\n", 0);
 	// Instead of the host's, whose included files ssh would refuse for their owner. Nobody is there to look at a host's
 	// key: it is believed the first time, and a change of it never.
 	plan_add(p, MOUNT_DIR, NULL, "etc/ssh", "755", 0);

@@ -131,15 +131,17 @@ void rootfs_identity(const struct cell_spec *s, const char *dir, struct plan *p)
 	auto_free char *name = xasprintf("%s\n", s->hostname), *machine = xasprintf("%s\n", s->machine_id);
 	// Never empty: each cell leaves as much behind as it found.
 	auto_free char *git = xasprintf("# who commits, as skep was told\n%s", s->git_user ? s->git_user : "");
+	auto_free char *login = xasprintf("# what commands of this sandbox have, for login shells\n%s", s->login ? s->login : "");
 	const char *files[][2] = {
 		{"hostname", name},
 		{"hosts", hosts},
 		{"machine-id", machine},
 		{"resolv.conf", "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"},
 		{"gitconfig", git},
+		{"profile", login},
 	};
-	// An image has a gitconfig of its own, or none.
-	for (size_t i = 0; i < countof(files) - !!s->image; i++) {
+	// An image has a gitconfig and a profile of its own, or none.
+	for (size_t i = 0; i < countof(files) - (s->image ? 2 : 0); i++) {
 		auto_free char *dst = xasprintf("%s/%s", dir, files[i][0]);
 		plan_add(p, MOUNT_FILE, NULL, dst, files[i][1], strcmp(dir, ROOTFS_SCRATCH) ? 0 : MF_OURS);
 	}

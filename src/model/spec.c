@@ -187,6 +187,7 @@ void cell_spec_done(struct cell_spec *s)
 	strv_free(s->hide);
 	free(s->home);
 	free(s->git_user);
+	free(s->login);
 	for (uint32_t i = 0; i < s->n_mounts; i++) {
 		free(s->mounts[i].src);
 		free(s->mounts[i].dst);
@@ -236,6 +237,7 @@ void cell_spec_write(struct buf *b, const struct cell_spec *s)
 	wire_str(b, s->image);
 	wire_str(b, s->home);
 	wire_str(b, s->git_user);
+	wire_str(b, s->login);
 	place_write(b, s);
 	limits_write(b, &s->limits);
 	wire_u64(b, s->expires_unix_ms);
@@ -352,6 +354,7 @@ int cell_spec_read(const void *p, size_t n, struct cell_spec *out, struct err *e
 	s.image = wire_get_str(w);
 	s.home = wire_get_str(w);
 	s.git_user = wire_get_str(w);
+	s.login = wire_get_str(w);
 	place_get(w, &s);
 	limits_read(w, &s.limits);
 	s.expires_unix_ms = wire_get_u64(w);

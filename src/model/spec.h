@@ -80,6 +80,7 @@ struct cell_spec {
 	char *ws_path;	   // where it is seen inside
 	char **hide;	   // globs (model/glob.h) of what of the base is not seen; NULL = nothing
 	char *home;	   // HOME inside
+	char *login;	   // lines of sh that login shells inside begin with; NULL = none
 	char *git_user;	   // lines of a git configuration: who commits; NULL = nobody
 	struct cell_mount *mounts;
 	uint32_t n_mounts;

@@ -31,6 +31,7 @@ void secret_row_done(struct secret_row *r)
 void trust_row_done(struct trust_row *r)
 {
 	free(r->path);
+	free(r->setup_net);
 	*r = (struct trust_row){0};
 }
 
@@ -145,6 +146,7 @@ int store_trust_set(struct store *s, const struct trust_row *r, struct err *e)
 	put_text(&c, r->path);
 	put_text(&c, r->sha256);
 	put_u64(&c, r->at);
+	put_text(&c, r->setup_net);
 	return store_run(s, c, e);
 }
 
@@ -162,6 +164,7 @@ int store_trusts(struct store *s, void (*each)(void *ctx, struct trust_row *take
 		struct trust_row r = {.path = get_text(&c)};
 		get_fixed(&c, r.sha256, sizeof r.sha256);
 		r.at = get_u64(&c);
+		r.setup_net = get_text(&c);
 		each(ctx, &r);
 	}
 	return store_rows_end(s, st, rc, e);

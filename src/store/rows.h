@@ -175,6 +175,7 @@ struct trust_row {
 	char *path;
 	char sha256[SHA256_HEX];
 	uint64_t at;
+	char *setup_net; // presets that its setup may reach, beside what it asks for itself; NULL = nothing
 };
 void trust_row_done(struct trust_row *r);
 

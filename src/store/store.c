@@ -77,6 +77,8 @@ static const char *const steps[] = {
 
 	("CREATE TABLE volumes(id TEXT PRIMARY KEY, name TEXT NOT NULL, owner TEXT NOT NULL, created INTEGER) WITHOUT ROWID;"
 	 "CREATE UNIQUE INDEX volume_names ON volumes(owner, name);"),
+
+	"ALTER TABLE trust ADD COLUMN setup_net TEXT;",
 };
 #define SCHEMA_VERSION ((int)countof(steps))
 
@@ -125,7 +127,7 @@ static const char *const sql[] = {
 	[Q_SECRET_USED] = "UPDATE secrets SET used=? WHERE name=?",
 	[Q_SECRET_DROP] = "DELETE FROM secrets WHERE name=?",
 	[Q_SECRETS] = "SELECT * FROM secrets ORDER BY name",
-	[Q_TRUST_SET] = "INSERT OR REPLACE INTO trust VALUES(?,?,?)",
+	[Q_TRUST_SET] = "INSERT OR REPLACE INTO trust VALUES(?,?,?,?)",
 	[Q_TRUST_DROP] = "DELETE FROM trust WHERE path=?",
 	[Q_TRUSTS] = "SELECT * FROM trust ORDER BY path",
 	[Q_BOX_STACK] = "UPDATE sandboxes SET layer=?,lowers=?,n_base=?,env=?,image=?,base_pin=?,pin=?,pending=?,flags=? WHERE id=?",

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "model/toolvars.h"
 #include "workspace/source.h"
 #include <dirent.h>
 #include <errno.h>
@@ -224,6 +225,29 @@ static bool seen_inside(const char *dir, const struct tools *t, const char *base
 		if (t->mounts[i].src[0] && path_is_below(dir, t->mounts[i].dst))
 			return true;
 	return base && path_is_below(dir, base);
+}
+
+static char *tool_place(const char *name, const char *home, char *const *caller)
+{
+	const char *usual = tool_variable_place(name);
+	size_t n = strlen(name);
+	for (; caller && *caller; caller++)
+		if (!strncmp(*caller, name, n) && (*caller)[n] == '=')
+			return xstrdup(*caller + n + 1);
+	return usual ? xasprintf("%s/%s", home, usual) : NULL;
+}
+
+char **tools_env(const char *home, const struct tools *t, const char *base, char *const *caller)
+{
+	char **out = xcalloc(1, sizeof *out);
+	for (const char *const *name = tool_variables; *name; name++) {
+		auto_free char *dir = tool_place(*name, home, caller);
+		bool shown = dir && path_is_clean(dir) && seen_inside(dir, t, base) && is_real_dir(dir);
+		auto_free char *kv = shown ? xasprintf("%s=%s", *name, dir) : NULL;
+		if (kv)
+			strv_add(&out, kv);
+	}
+	return out;
 }
 
 static bool has_part(const char *joined, const char *dir)

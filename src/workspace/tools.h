@@ -22,4 +22,7 @@ const struct tools *tools_get(struct tools_cache *c, const char *path); // path 
 // Pure: the entries of path that exist inside, joined with ':'; the standard ones are always there. Owned.
 // base is NULL or a directory seen at its own path.
 char *tools_path(const char *path, const struct tools *t, const char *base, enum profile profile);
+// "NAME=/dir" for each variable of model/toolvars.h whose directory is seen inside: where the caller's own variables say it is, else
+// its usual place in home. Owned, never NULL.
+char **tools_env(const char *home, const struct tools *t, const char *base, char *const *caller);
 bool tools_is_secret(const char *name); // a file name that looks like a credential

@@ -195,6 +195,60 @@ def test_network_of_the_setup_alone(home, skep):
         server.server_close()
 
 
+CREATE = '{"onCreateCommand": "getent hosts github.com >/dev/null && echo reached > got"}'
+
+
+def test_devcontainer_that_needs_the_network(home, skep):
+    """The refusal names the file and what helps; the caller's own --net counts for the setup; so does what trust gives it."""
+    write(home, ".devcontainer/devcontainer.json", CREATE)
+    file = f"{home.dir}/.devcontainer/devcontainer.json"
+    r = skep("run", "--", "cat", "got")
+    assert r.rc == 125 and all(w in r.err for w in (file, "no network", "--net registries", "skep trust --setup-net", "--no-setup")), r.err
+    status, answer = home.api("POST", "/v1/sandboxes", {"cwd": home.dir}, timeout=30)
+    assert status == 409 and file in answer["error"]["message"] and "no network" in answer["error"]["message"]
+    assert skep("run", "--no-setup", "--", "cat", "got").rc == 1
+    assert skep("run", "--allow", "github.com", "--", "cat", "got").ok().line == "reached"
+    write(home, "package-lock.json", "another key\n")
+    assert skep("run", "--net", "git", "--", "cat", "got").ok().line == "reached"
+    assert skep("run", "--", "cat", "got").ok().line == "reached"  # what it made is for every sandbox; the network is not
+    assert skep("run", "--", *SHELL, "getent hosts github.com || echo closed").ok().line == "closed"
+
+
+def test_network_that_trust_gives_a_setup(home, skep):
+    write(home, ".devcontainer/devcontainer.json", CREATE)
+    look = lambda: skep("run", "--", *SHELL, "cat got; getent hosts github.com || echo closed")
+    skep("trust", "--yes", "--setup-net", "nonsense").fails(2, "preset")
+    skep("trust", "--setup-net", "git").fails(5, "not trusted")
+    assert "its setup would reach: git" in skep("trust", "--yes", "--setup-net", "git").ok().out
+    assert look().ok().out.split() == ["reached", "closed"]
+    assert skep("trust", "--json").json()["setup_net"] == "git" and "may reach: git" in skep("trust").out
+    write(home, ".devcontainer/devcontainer.json", CREATE + "\n")  # another content: not what was agreed to
+    write(home, "package-lock.json", "another key\n")
+    assert look().rc == 125
+    skep("trust", "--yes", "--setup-net", "git").ok()
+    assert look().ok().out.split() == ["reached", "closed"]
+    skep("trust", "--revoke").ok()
+    write(home, "package-lock.json", "a third\n")
+    assert look().rc == 125
+
+
+def test_secrets_are_not_for_the_setup(home, skep):
+    skep("secret", "set", "TOKEN", "--host", "github.com", "--as", "bearer", stdin=b"hunter2").ok()
+    project(home, "setup: ['env > seen; ls /run/secrets > files 2>/dev/null || true']\n")
+    assert "TOKEN" not in skep("run", "--net", "git", "--secret", "TOKEN", "--", "cat", "seen", "files").ok().out
+
+
+def test_on_a_terminal_it_offers_to_go_on(home, terminal):
+    project(home, "setup: ['exit 3']\n")
+    for key, status in (("y\r", 0), ("n\r", 125)):
+        t = terminal("run", "--", "sh", "-c", "echo r''an")
+        t.expect(r"\.skep\.yaml failed with status 3.*go on without the setup\? \[y/N\]")
+        t.send(key)
+        if not status:
+            t.expect("ran")
+        assert t.wait() == status
+
+
 def test_killed_over_it(home, skep):
     """A daemon that dies meanwhile: the next one begins again."""
     marker = f"7{time.monotonic_ns() % 10**10}"

@@ -148,6 +148,72 @@ def test_host_loopback_is_not_the_cells(home, skep):
         server.communicate(b"")
 
 
+# What each tool's programs do first: they look for their data where their variable says, else below HOME, which inside is another.
+DATA = {"RUSTUP_HOME": (".cargo/bin", ".rustup"), "VOLTA_HOME": (".volta/bin", ".volta"), "ASDF_DATA_DIR": (".asdf/shims", ".asdf"), "SDKMAN_DIR": (".sdkman/candidates/x/current/bin", ".sdkman"),
+        "MISE_DATA_DIR": (".local/share/mise/shims", ".local/share/mise"), "PYENV_ROOT": (".pyenv/shims", ".pyenv"), "RBENV_ROOT": (".rbenv/shims", ".rbenv"),
+        "NVM_DIR": (".nvm/versions/node/v1/bin", ".nvm"), "UV_PYTHON_INSTALL_DIR": (".local/bin", ".local/share/uv/python"), "PIPX_HOME": (".local/bin", ".local/share/pipx")}
+
+
+@pytest.fixture
+def proxies(home):
+    """A program of each tool that prints what its data say; all on PATH."""
+    h = home.user_home
+    for i, (name, (at, data)) in enumerate(DATA.items()):
+        put(f"{h}/{data}/data", f"data {i}\n")
+        put(f"{h}/{at}/tool{i}", f'#!/bin/sh\nexec cat "${{{name}:-$HOME/{data}}}/data"\n', 0o755)
+    home.env["PATH"] = ":".join(dict.fromkeys(f"{h}/{at}" for at, _ in DATA.values())) + ":" + home.env["PATH"]
+    return "; ".join(f"tool{i}" for i in range(len(DATA)))
+
+
+ALL_DATA = [f"data {i}" for i in range(len(DATA))]
+
+
+def test_tools_find_their_data(home, skep, proxies):
+    assert skep("run", "--", "sh", "-c", proxies).ok().out.splitlines() == ALL_DATA
+    r = skep("run", "--", "sh", "-c", "env").ok()
+    assert not [x for x in r.out.splitlines() if x.startswith(("CARGO_HOME=", "PNPM_HOME=", "BUN_INSTALL=", "GOPATH="))]  # where they write
+    assert skep("run", "-e", "RUSTUP_HOME=/mine", "--", "sh", "-lc", "echo $RUSTUP_HOME").ok().line == "/mine"
+
+
+def test_tools_whose_place_the_caller_names(home, skep):
+    """As in images with rust: the variable names a directory of the system."""
+    put(f"{home.user_home}/.cargo/bin/t", "#!/bin/sh\necho $RUSTUP_HOME $JAVA_HOME\n", 0o755)
+    home.env.update(PATH=f"{home.user_home}/.cargo/bin:{home.env['PATH']}", RUSTUP_HOME="/usr/lib", JAVA_HOME="/usr/share")
+    assert skep("run", "--", "t").ok().line == "/usr/lib /usr/share"
+    home.env.update(RUSTUP_HOME="/root", JAVA_HOME="/nowhere")
+    assert skep("run", "--", "t").ok().line == ""  # what is not seen inside is not told
+
+
+SHELLS = [x for x in ("bash", "dash", "sh", "zsh") if os.path.exists(f"/bin/{x}")]
+
+
+def check_login(ask, proxies):
+    """/etc/profile sets PATH anew: agents that run `bash -lc` would silently get the system's programs."""
+    plain = ask("sh", "-c", "echo $PATH").ok().line.split(":")
+    for shell in SHELLS:
+        lines = ask(f"/bin/{shell}", "-lc", f"{proxies}; echo $PATH").ok().out.splitlines()
+        assert lines[:-1] == ALL_DATA, shell
+        assert lines[-1].split(":")[:len(plain)] == plain, shell
+
+
+def test_a_login_shell_keeps_the_tools(home, skep, proxies):
+    sid = home.new()
+    check_login(lambda *argv: skep("exec", sid, "--", *argv), proxies)
+
+
+def test_a_login_shell_keeps_the_tools_with_root(home, skep, proxies):
+    sid = home.new("--root")
+    check_login(lambda *argv: skep("exec", sid, "--", *argv), proxies)
+    check_login(lambda *argv: skep("exec", "-u", "skep", sid, "--", *argv), proxies)
+    r = skep("exec", sid, "--", "sh", "-c", f"useradd -m ann >/dev/null 2>&1 || adduser -D ann; su - ann -c '{proxies}; id -un'").ok()
+    assert r.out.splitlines()[-len(DATA) - 1:] == [*ALL_DATA, "ann"]  # which clears every variable
+
+
+def test_a_path_that_was_said_counts_in_a_login_shell(home, skep):
+    odd = "/usr/bin:/bin:/it's here"
+    assert skep("run", "-e", f"PATH={odd}", "--", "bash", "-lc", "echo $PATH").ok().line.startswith(odd)
+
+
 def test_gcc_make_git_python_work_inside(home, skep, project):
     r = skep("run", "--", "sh", "-c", "make -s test && git log --oneline | wc -l && python3 -c 'print(6*7)'", timeout=120).ok()
     assert r.out.split()[-2:] == ["1", "42"]

@@ -45,6 +45,19 @@ static void has_the_basics_and_nothing_else(void **state)
 	strv_free(env);
 }
 
+static void tools_give_way_to_what_was_said(void **state)
+{
+	(void)state;
+	char *tools[] = {(char[]){"RUSTUP_HOME=/h/.rustup"}, (char[]){"VOLTA_HOME=/h/.volta"}, NULL}, *own[] = {(char[]){"VOLTA_HOME=/mine"}, NULL};
+	struct env_input in = input();
+	in.tools = tools;
+	in.sandbox_env = own;
+	char **env = env_make(&in);
+	assert_string_equal(get(env, "RUSTUP_HOME"), "/h/.rustup");
+	assert_string_equal(get(env, "VOLTA_HOME"), "/mine");
+	strv_free(env);
+}
+
 static void takes_only_the_allowlist_of_the_caller(void **state)
 {
 	(void)state;
@@ -104,6 +117,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(has_the_basics_and_nothing_else),
+		cmocka_unit_test(tools_give_way_to_what_was_said),
 		cmocka_unit_test(takes_only_the_allowlist_of_the_caller),
 		cmocka_unit_test(later_wins),
 		cmocka_unit_test(refuses_what_is_not_name_value),

@@ -293,11 +293,11 @@ static void test_projects_are_hostile_until_trusted(void **state)
 	assert_int_equal(engine_trust_look(g, p, &v, &e), 0);
 	assert_int_equal(v.state, TRUST_NO);
 	put("p/.skep.yaml", "net: {allow: [p.test, evil.test]}\n", 0644); // between look and yes
-	engine_trust(g, p, v.sha256, (struct done){on_done, &e});
+	engine_trust(g, p, v.sha256, NULL, (struct done){on_done, &e});
 	assert_int_equal(e.kind, ERR_CONFLICT);
 	assert_int_equal(verdict("p.test", 443), VERDICT_DENY);
 	put("p/.skep.yaml", "net: {allow: [p.test]}\n", 0644);
-	engine_trust(g, p, v.sha256, (struct done){on_done, &e});
+	engine_trust(g, p, v.sha256, NULL, (struct done){on_done, &e});
 	assert_int_equal(e.kind, ERR_NONE);
 	assert_int_equal(verdict("p.test", 443), VERDICT_ALLOW);
 	put("p/.skep.yaml", "net: {allow: [p.test]} # more\n", 0644);
@@ -307,7 +307,7 @@ static void test_projects_are_hostile_until_trusted(void **state)
 	close_all(); // the next daemon knows it, too
 	open_all();
 	assert_int_equal(verdict("p.test", 443), VERDICT_ALLOW);
-	engine_trust(g, p, NULL, (struct done){on_done, &e});
+	engine_trust(g, p, NULL, NULL, (struct done){on_done, &e});
 	assert_int_equal(verdict("p.test", 443), VERDICT_DENY);
 	trust_view_done(&v);
 }

@@ -104,6 +104,32 @@ static void local_share_is_never_shown_whole(void **state)
 	tools_done(&t);
 }
 
+static void variables_of_what_is_shown(void **state)
+{
+	(void)state;
+	struct tools t;
+	auto_free char *path = xasprintf("%s/.cargo/bin", home), *rustup = xasprintf("RUSTUP_HOME=%s/.rustup", home);
+	auto_free char *hidden = xasprintf("RUSTUP_HOME=%s/.ssh", home), *odd = xasprintf("RUSTUP_HOME=%s/.cargo/../.ssh", home);
+	tools_scan(home, path, &t);
+	const struct {
+		char *caller;
+		const char *found;
+	} rows[] = {{NULL, rustup}, {rustup, rustup}, {hidden, NULL}, {odd, NULL}, {(char[]){"RUSTUP_HOME="}, NULL}, {(char[]){"RUSTUP_HOME=/usr"}, "RUSTUP_HOME=/usr"}};
+	for (size_t i = 0; i < countof(rows); i++) {
+		char *caller[] = {rows[i].caller, NULL}, **env = tools_env(home, &t, NULL, caller);
+		assert_int_equal(strv_len(env), rows[i].found ? 1 : 0); // no other tool is shown
+		if (rows[i].found)
+			assert_string_equal(env[0], rows[i].found);
+		strv_free(env);
+	}
+	tools_done(&t);
+	tools_scan(home, "/usr/bin", &t);
+	char **none = tools_env(home, &t, NULL, NULL);
+	assert_int_equal(strv_len(none), 0);
+	strv_free(none);
+	tools_done(&t);
+}
+
 static void too_many_secrets_hide_the_root(void **state)
 {
 	(void)state;
@@ -165,6 +191,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(only_roots_on_the_path, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(hides_credentials, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(local_share_is_never_shown_whole, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(variables_of_what_is_shown, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(too_many_secrets_hide_the_root, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(cache_gives_the_same, set_up, tear_down),
 		cmocka_unit_test(secret_names),

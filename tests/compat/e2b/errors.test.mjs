@@ -2,7 +2,7 @@
 // Refusals are the SDK's own exceptions, and what is not served says so.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { AuthenticationError, Sandbox, SandboxError, Secret, Volume } from 'e2b'
+import { AuthenticationError, Sandbox, SandboxError, Secret, Volume, VolumeError } from 'e2b'
 import { sandbox, sh } from './lib.mjs'
 
 const api = process.env.E2B_API_URL
@@ -20,7 +20,10 @@ test('create', async () => {
     assert.equal(r.status, 400, JSON.stringify(body))
     assert.equal((await r.json()).code, 400)
   }
-  assert.equal((await post('/v2/sandboxes', { templateID: 'base', volumeMounts: [{ name: 'a', path: '/a' }] })).status, 501)
+  assert.equal((await post('/v2/sandboxes', { templateID: 'base', volumeMounts: [{ name: 'nobody-has-this', path: '/a' }] })).status, 404)
+  for (const volumeMounts of [[{ name: 'a', path: 'a' }], [{ path: '/a' }], 'a', [{ name: 'a', path: '/a:/b' }]])
+    assert.equal((await post('/v2/sandboxes', { templateID: 'base', volumeMounts })).status, 400)
+  assert.equal((await post('/v2/sandboxes', { templateID: 'base', mcp: { a: { b: 1 } } })).status, 501)
 })
 
 test('without a key that is known', async () => {
@@ -65,9 +68,9 @@ test('lists refuse what they do not understand', async () => {
   assert.deepEqual(await (await fetch(`${api}/v2/sandboxes?template=nobody-has-this`, { headers: key })).json(), [])
 })
 
-test('volumes and secrets are not served', async () => {
-  for (const call of [() => Volume.create('v'), () => Volume.list(), () => Secret.create({ name: 'n', value: 'v' })])
-    await assert.rejects(call(), (e) => /501/.test(e.message))
+test('names of volumes and secrets that can not be', async () => {
+  for (const name of ['', 'a/b', '-a', 'x'.repeat(65)]) await assert.rejects(Volume.create(name), VolumeError)
+  for (const name of ['', 'a{b', 'a}b', 'a\nb', 'x'.repeat(129)]) await assert.rejects(Secret.create(name, 'v'), { name: 'SecretError' })
 })
 
 test('the network: closed, opened for a name, changed while it runs', async () => {
