@@ -22,19 +22,18 @@ bool name_is_valid(const char *s)
 
 struct box *box_by_id(struct engine *g, const char *id)
 {
-	for (struct box *b = g->boxes; b; b = b->next)
-		if (!strcmp(b->row.id, id))
-			return b;
-	return NULL;
+	return index_get(&g->by_id, id);
 }
 
 struct box *box_look(struct engine *g, const char *id, struct err *e)
 {
 	size_t n = strlen(id);
-	struct box *found = NULL;
+	struct box *found = box_by_id(g, id);
 	int fit = 0;
+	if (found)
+		return found;
 	for (struct box *b = g->boxes; b; b = b->next) {
-		if (!strcmp(b->row.id, id) || (b->row.name && !strcmp(b->row.name, id)))
+		if (b->row.name && !strcmp(b->row.name, id))
 			return b;
 		if (n >= 3 && !strncmp(b->row.id, id, n)) {
 			found = b;
@@ -71,6 +70,7 @@ struct box *box_add(struct engine *g, struct sandbox *row)
 	box_events_init(b);
 	b->next = g->boxes;
 	g->boxes = b;
+	index_put(&g->by_id, b->row.id, b);
 	if (g->on_new && !b->row.project.setup_of)
 		g->on_new(g->on_new_ctx, &b->row);
 	return b;
@@ -92,6 +92,7 @@ void box_drop(struct box *b)
 {
 	struct err e;
 	list_unlink(&b->g->boxes, b, next);
+	index_drop(&b->g->by_id, b->row.id);
 	box_tell(b, true);
 	err_set(&e, ERR_NOT_FOUND, "sandbox %s was removed", b->row.id);
 	while (b->queue) {

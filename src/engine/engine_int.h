@@ -16,6 +16,7 @@
 //   base_int.h what it stands on: base.c made.c setup.c pin.c
 //   net_int.h what it may reach: policy.c net_request.c header.c net.c secret.c project.c trust.c ca.c ask.c
 #pragma once
+#include "base/index.h"
 #include "base/loop.h"
 #include "engine/access.h"
 #include "store/store.h"
@@ -129,6 +130,13 @@ struct engine {
 	struct tools_cache *tools;
 	int home_fd, sandboxes, layers, journals, images, cells; // directories
 	struct box *boxes; // newest first
+	struct index by_id; // the same
+	bool listing; // one directory is asked about once, however many sandboxes stand on it
+	struct {
+		char *repo, *head;
+		uint64_t dev, ino;
+		bool same;
+	} listed;
 	struct import *imports;
 	struct timer checkpoint, commit, blank, expiry, size, sync, backup;
 	bool snaps_unsynced; // records of snapshots

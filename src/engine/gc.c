@@ -32,15 +32,22 @@ struct gc {
 	struct gc_done done;
 	struct gc_item *items;
 	enum how *how;
-	char **path; // below SKEP_HOME; for HOW_ROW the sandbox's id, for HOW_SNAPSHOT the snapshot's
+	char **path; // below SKEP_HOME; for HOW_ROW the sandbox's id, for HOW_SNAPSHOT the snapshot's. n of them, then NULL
 	size_t n;
+	struct index layers, heirs; // what is in use, while it is looked for: by name, by the id of a removed sandbox
+	char **heirs_own;
+	bool heirs_known;
+	char **images; // ids of rows, and of imports
+	bool images_known;
 };
 
 static void add(struct gc *c, enum how how, const char *path, const char *why)
 {
 	c->items = xrealloc(c->items, (c->n + 1) * sizeof *c->items);
 	c->how = xrealloc(c->how, (c->n + 1) * sizeof *c->how);
-	strv_add(&c->path, path);
+	c->path = xrealloc(c->path, (c->n + 2) * sizeof *c->path);
+	c->path[c->n] = xstrdup(path);
+	c->path[c->n + 1] = NULL;
 	c->items[c->n] = (struct gc_item){.what = xstrdup(path), .why = xstrdup(why)};
 	size_of(c->g, path, &c->items[c->n].bytes);
 	c->how[c->n++] = how;
@@ -99,7 +106,7 @@ static bool is_unfinished(const struct engine *g, int dir, const char *name)
 static void look_layer(struct gc *c, const char *name)
 {
 	auto_free char *path = xasprintf("layers/%s", name);
-	if (layer_is_used(c->g, path))
+	if (index_get(&c->layers, path) || index_get(&c->layers, name) || layer_is_used(c->g, path))
 		return;
 	if (str_has_prefix(name, ".gone-") || (str_has_prefix(name, ".ending-") && is_older(c->g->layers, name, ENDING_MS)))
 		add(c, HOW_TREE, path, "its sandbox was removed");
@@ -132,18 +139,10 @@ static bool is_in(char *const *v, const char *s)
 
 static void look_image(struct gc *c, const char *name)
 {
-	struct err e;
-	char **known = NULL;
 	if (str_has_prefix(name, "own-"))
 		return; // ownership layers of rootless root cells: the nursery's
-	for (struct import *im = c->g->imports; im; im = im->next)
-		strv_add(&known, im->row.id);
-	int rc = store_images(c->g->store, mark, &known, &e);
-	size_t n = strcspn(name, ".");
-	auto_free char *id = xstrndup(name, n);
-	bool keep = rc || is_in(known, id);
-	strv_free(known);
-	if (keep)
+	auto_free char *id = xstrndup(name, strcspn(name, "."));
+	if (!c->images_known || is_in(c->images, id))
 		return;
 	auto_free char *path = xasprintf("images/%s", name);
 	if (str_has_suffix(name, ".partial"))
@@ -178,7 +177,7 @@ static void look_journal(struct gc *c, const char *name)
 		since = gone.removed;
 	else if (!fstatat(c->g->journals, name, &st, AT_SYMLINK_NOFOLLOW))
 		since = (uint64_t)st.st_mtime * 1000;
-	if (since + JOURNAL_KEPT_MS > clock_unix_ms() || heritage_needs(c->g, name))
+	if (since + JOURNAL_KEPT_MS > clock_unix_ms() || !c->heirs_known || index_get(&c->heirs, name))
 		return;
 	auto_free char *path = xasprintf("journals/%s", name);
 	add(c, HOW_TREE, path, "its sandbox was removed over 30 days ago");
@@ -366,6 +365,27 @@ static void clean(struct gc *c)
 	strv_free(trees);
 }
 
+// What many names are compared with is put together once: with thousands of sandboxes and layers each of them can not be looked
+// for among all others.
+static void gather(struct gc *c)
+{
+	struct err e;
+	layers_in_use(c->g, &c->layers);
+	c->heirs_known = heritage_all(c->g, &c->heirs, &c->heirs_own);
+	for (struct import *im = c->g->imports; im; im = im->next)
+		strv_add(&c->images, im->row.id);
+	c->images_known = !store_images(c->g->store, mark, &c->images, &e);
+}
+
+static void gather_done(struct gc *c)
+{
+	index_done(&c->layers);
+	index_done(&c->heirs);
+	strv_free(c->heirs_own);
+	strv_free(c->images);
+	c->heirs_own = c->images = NULL;
+}
+
 void engine_gc(struct engine *g, bool dry_run, struct gc_done d)
 {
 	struct err e;
@@ -376,6 +396,7 @@ void engine_gc(struct engine *g, bool dry_run, struct gc_done d)
 	struct gc *c = xcalloc(1, sizeof *c);
 	c->g = g;
 	c->done = d;
+	gather(c);
 	look_snapshots(c);
 	look_derived(c);
 	look_rows(c);
@@ -386,6 +407,7 @@ void engine_gc(struct engine *g, bool dry_run, struct gc_done d)
 	each_name(g->journals, c, look_journal);
 	look_dir(c, "trees");
 	look_dir(c, "repos");
+	gather_done(c);
 	for (struct box *b = g->boxes; b && !dry_run; b = b->next)
 		b->expired = false; // those that were kept may be clean by now
 	expiry_arm(g);
