@@ -36,12 +36,15 @@ $(B)/glibc/mcp-fixture/%.o: tests/mcp/%.c
 $(B)/skep-mcp-fixture: $(MCP_FIXTURE) $(call glibs,$(SKEPD_ROOMS))
 	$(Q)$(CC) $(LDFLAGS) -pie -o $@ $^ -lmicrohttpd -lsqlite3 -lsodium -lyaml
 
-# Long runs: an hour of fuzzing, and everything again with sanitizers in the programs.
+# Long runs: an hour of fuzzing, everything again with sanitizers in the programs, much state, random operations.
 soak:
 	@tools/deps build test
 	@FUZZ_SECONDS=600 tools/run-tests fuzz
 	@$(MAKE) -s -j$$(nproc) V=asan all
 	@EVERYTHING=1 SKEP_TEST_ROUNDS=8 V=asan tools/run-tests e2e
+	@$(MAKE) -s -j$$(nproc) all
+	@/usr/bin/python3 -B tests/soak/state.py $(B)
+	@/usr/bin/python3 -B tests/soak/mixed.py $(B) --minutes 30
 
 # Fuzz targets, in a tree of their own. tests/fuzz/ROOM_NOUN.c links ROOM and everything below it, as unit tests do;
 # one named by its noun alone may use the rooms with parsers.

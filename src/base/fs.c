@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -289,4 +290,16 @@ int fs_unix_connect(int dirfd, const char *name, struct err *e)
 	if (connect(fd, (struct sockaddr *)&sa, sizeof sa))
 		return err_sys(e, "connect to %s", name);
 	return take_fd(&fd);
+}
+
+uint64_t fd_limit(void)
+{
+	struct rlimit r;
+	return getrlimit(RLIMIT_NOFILE, &r) ? UINT32_MAX : r.rlim_cur;
+}
+
+uint64_t fd_lowest_free(void)
+{
+	auto_fd int fd = open("/", O_PATH | O_CLOEXEC);
+	return fd < 0 ? UINT32_MAX : (uint64_t)fd;
 }

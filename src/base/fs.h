@@ -33,3 +33,7 @@ bool fs_exists(int dirfd, const char *path);
 // Unix socket whose path may be longer than the kernel's 108 bytes: addressed through its directory.
 int fs_unix_listen(int dirfd, const char *name, struct err *e) MUST_USE; // replaces a stale one, mode 0600
 int fs_unix_connect(int dirfd, const char *name, struct err *e) MUST_USE;
+
+// Open files of this process: how many it may have, and the number that the next one would get.
+uint64_t fd_limit(void);
+uint64_t fd_lowest_free(void); // UINT32_MAX: none is free

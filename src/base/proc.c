@@ -21,8 +21,12 @@ extern char **environ;
 static int place_fds(posix_spawn_file_actions_t *fa, const struct proc_spec *s, int *high)
 {
 	bool have[3] = {false};
+	int above = 3; // every listed number: a process may have no more than 64 descriptors
+	for (int i = 0; i < s->n_fds; i++)
+		if (s->fds[i].to >= above)
+			above = s->fds[i].to + 1;
 	for (int i = 0; i < s->n_fds; i++) {
-		high[i] = fcntl(s->fds[i].from, F_DUPFD_CLOEXEC, 64);
+		high[i] = fcntl(s->fds[i].from, F_DUPFD_CLOEXEC, above);
 		if (high[i] < 0 || posix_spawn_file_actions_adddup2(fa, high[i], s->fds[i].to))
 			return -1;
 		if (s->fds[i].to < 3)
@@ -114,20 +118,35 @@ int proc_run(const char *path, char *const *argv, struct buf *out, int *out_stat
 	return rc;
 }
 
-uint64_t proc_start_time(pid_t pid)
+// Field n (from 3 on) of /proc/PID/stat in `b`; empty when there is no such process.
+static struct str proc_stat_field(pid_t pid, int n, struct buf *b)
 {
 	char path[32];
 	struct err e;
-	auto_buf struct buf b = BUF_INIT(4096);
-	uint64_t v = 0;
-	if (fmt_to(path, sizeof path, "/proc/%d/stat", (int)pid) || fs_read(AT_FDCWD, path, &b, &e))
-		return 0;
-	char *p = strrchr(buf_cstr(&b), ')'); // the name before it may hold anything
+	if (fmt_to(path, sizeof path, "/proc/%d/stat", (int)pid) || fs_read(AT_FDCWD, path, b, &e))
+		return str_of("");
+	char *p = strrchr(buf_cstr(b), ')'); // the name before it may hold anything
 	struct str rest = p ? str_of(p + 2) : str_of(""), part;
 	for (int field = 3; str_next(&rest, ' ', &part); field++)
-		if (field == 22)
-			return str_to_u64(part, 0, UINT64_MAX, &v) ? 0 : v;
-	return 0;
+		if (field == n)
+			return part;
+	return str_of("");
+}
+
+uint64_t proc_start_time(pid_t pid)
+{
+	auto_buf struct buf b = BUF_INIT(4096);
+	uint64_t v = 0;
+	if (str_to_u64(proc_stat_field(pid, 22, &b), 0, UINT64_MAX, &v))
+		return 0;
+	return v;
+}
+
+bool proc_is_stopped(pid_t pid)
+{
+	auto_buf struct buf b = BUF_INIT(4096);
+	struct str state = proc_stat_field(pid, 3, &b);
+	return state.n == 1 && (*state.p == 'T' || *state.p == 't');
 }
 
 // As in linux/sched/types.h, which musl's headers do not go with.

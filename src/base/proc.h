@@ -23,6 +23,7 @@ int proc_run(const char *path, char *const *argv, struct buf *out, int *out_stat
 // Where the directories of path (as in PATH; NULL = none) have a program of this name; only absolute ones count. Owned; NULL: nowhere.
 char *proc_find(const char *path, const char *name);
 char *proc_beside(const char *name, struct err *e) MUST_USE; // path of the program of that name in our own one's directory; owned
+bool proc_is_stopped(pid_t pid);       // by a signal or a debugger
 uint64_t proc_start_time(pid_t pid); // field 22 of /proc/PID/stat: with the pid, an identity. 0 = no such process
 
 // How long a process (pid 0 = this one) and the children it will have run at a stretch. A process with a short stretch that wakes

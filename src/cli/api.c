@@ -3,20 +3,41 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
+#include "base/proc.h"
 #include "base/str.h"
 #include "cli/build.h"
 #include "cli/home.h"
 #include "cli/line.h"
 #include "cli/term.h"
+#include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
-static void show_wait(bool waiting)
+// A stopped daemon (SIGSTOP, a debugger) accepts connections and never answers.
+static bool peer_is_stopped(int fd, pid_t *out)
+{
+	struct ucred peer;
+	socklen_t n = sizeof peer;
+	if (home_remote() || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) || peer.pid <= 0)
+		return false;
+	*out = peer.pid;
+	return proc_is_stopped(peer.pid);
+}
+
+static void show_wait(int fd, unsigned waited_ms)
 {
 	static const char on[] = "skep: waiting for skepd\xe2\x80\xa6", off[] = "\r\033[K";
 	struct err ignored;
-	if (isatty(STDERR_FILENO) && !term_is_dumb() &&
-	    fs_write_all(STDERR_FILENO, waiting ? on : off, waiting ? sizeof on - 1 : sizeof off - 1, &ignored))
+	pid_t pid;
+	bool term = isatty(STDERR_FILENO) && !term_is_dumb();
+	if (waited_ms >= HTTP_LONG_WAIT_MS) {
+		if (peer_is_stopped(fd, &pid))
+			dprintf(STDERR_FILENO, "%sskep: skepd (process %d) is stopped and does not answer: kill -CONT %d lets it go on\n",
+				term ? off : "", (int)pid, (int)pid);
+		return;
+	}
+	if (term && fs_write_all(STDERR_FILENO, waited_ms ? on : off, waited_ms ? sizeof on - 1 : sizeof off - 1, &ignored))
 		return;
 }
 

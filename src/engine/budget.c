@@ -44,10 +44,8 @@ static bool derived_uses(const struct engine *g, const struct derived *d, const 
 	return strcmp(d->row.path, path) && any_in(whole, d->row.info);
 }
 
-bool derived_is_used(struct engine *g, const char *path)
+bool path_is_referenced(struct engine *g, const char *path)
 {
-	if (g->makings || g->fetches)
-		return true; // whatever is being made may need it
 	for (struct derived *o = g->derived; o; o = o->next)
 		if (!o->goes && derived_uses(g, o, path))
 			return true;
@@ -58,6 +56,11 @@ bool derived_is_used(struct engine *g, const char *path)
 		if (!step_is_of(g, n, path) && snapshot_uses(g, &n->row, path))
 			return true;
 	return false;
+}
+
+bool derived_is_used(struct engine *g, const char *path)
+{
+	return g->makings || g->fetches || path_is_referenced(g, path);
 }
 
 static uint64_t bytes_of(struct engine *g, const struct derived *d)

@@ -4,8 +4,10 @@
 
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/id.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "workspace/source.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,18 +141,26 @@ bool derived_has(const struct engine *g, const char *path)
 	return false;
 }
 
-// Of something that only one sandbox could use, and that is gone; a snapshot of it still stands on it.
-void derived_release(struct engine *g, enum derived_kind kind, const char *key)
+static struct derived *derived_copy_find(struct engine *g, const char *tree, const char *sandbox)
 {
-	for (struct snap *n = g->snaps; n; n = n->next)
-		if (!strcmp(n->row.sandbox, key))
-			return;
-	for (struct derived *d = g->derived; d; d = d->next)
-		if (d->row.kind == kind && !strcmp(d->row.key, key)) {
-			auto_free char *path = derived_take(g, d);
-			char *dirs[] = {path, NULL};
-			if (path)
-				engine_discard(g, dirs);
-			return;
-		}
+	for (struct derived *d = g->derived; d; d = d->next) {
+		if (d->row.kind != DERIVED_TREE || !id_is(d->row.key))
+			continue; // a checkout: its key is a hash
+		if (!strcmp(d->row.key, sandbox) || (tree && path_is_below(tree, d->row.path)))
+			return d;
+	}
+	return NULL;
+}
+
+// A copy of a directory is made for one sandbox and shared by its snapshots and forks: the last of them to go removes
+// the copy.
+void derived_release_copy(struct engine *g, const char *tree, const char *sandbox)
+{
+	struct derived *d = derived_copy_find(g, tree, sandbox);
+	if (!d || path_is_referenced(g, d->row.path))
+		return;
+	auto_free char *path = derived_take(g, d);
+	char *dirs[] = {path, NULL};
+	if (path)
+		engine_discard(g, dirs);
 }

@@ -170,9 +170,11 @@ static bool replace_tail(struct sandbox *s, const struct compaction *c)
 static void compaction_end(struct compaction *c)
 {
 	struct box *b = box_by_id(c->g, c->sandbox);
-	if (b)
-		b->compacting = false;
 	compaction_free(c);
+	if (!b)
+		return;
+	b->compacting = false;
+	seal_merged(b);
 }
 
 static void give_up(struct compaction *c, const struct err *e)

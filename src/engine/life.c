@@ -12,6 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define FD_RESERVE 20 // for requests, files and commands that end cells
+
 // A sandbox that starts without one of its layers would show another tree than the one that was left.
 int box_check_layers(struct box *b, struct err *e)
 {
@@ -30,6 +32,16 @@ bool box_base_is_gone(const struct box *b)
 {
 	const struct sandbox *s = &b->row;
 	return s->tree ? !fs_exists(b->g->home_fd, s->tree) : s->repo && !source_is(s->repo, s->base_dev, s->base_ino);
+}
+
+// A cell holds a descriptor of ours for as long as it lives. Without a free one nobody could ask to end a cell.
+static int check_descriptors(struct err *e)
+{
+	uint64_t limit = fd_limit();
+	if (fd_lowest_free() + FD_RESERVE < limit)
+		return 0;
+	return err_set(e, ERR_LIMIT, "skepd may have %llu files open, and nearly all are: stop sandboxes (skep ps lists them), or start "
+			"skepd with a higher limit (ulimit -n)", (unsigned long long)limit);
 }
 
 // What was made can be looked at without the base; nothing new is made without it.
@@ -63,7 +75,7 @@ void box_start_cell(struct box *b, const struct task *t, bool maintenance)
 static int begin_cell(struct task *t, bool maintenance, struct err *e)
 {
 	struct box *b = t->box;
-	if (may_start(b, maintenance, e) || (!maintenance && net_settle(b, e)))
+	if (check_descriptors(e) || may_start(b, maintenance, e) || (!maintenance && net_settle(b, e)))
 		return -1;
 	if (!maintenance)
 		expiry_lift(b);
@@ -263,11 +275,13 @@ void box_release(struct box *b)
 {
 	struct engine *g = b->g;
 	discard_review(b);
-	char **lowers = take(&b->row.lowers), id[ID_SIZE];
+	char **lowers = take(&b->row.lowers);
+	auto_free char *tree = take(&b->row.tree);
+	char id[ID_SIZE];
 	memcpy(id, b->row.id, sizeof id);
 	snaps_of_gone(b);
 	box_drop(b);
-	derived_release(g, DERIVED_TREE, id);
+	derived_release_copy(g, tree, id);
 	layers_release(g, lowers);
 	strv_free(lowers);
 }

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum phase { ASKING, ENDING, FREEZING, COPYING, THAWING };
+enum phase { MERGING, ASKING, ENDING, FREEZING, COPYING, THAWING };
 
 struct sealing {
 	struct task *t;
@@ -393,29 +393,46 @@ void seal_gone(struct task *t)
 	// else: what is asked or copied right now has its own end
 }
 
-static int may_grow(struct box *b, struct err *e)
+static void seal_start(struct sealing *s)
 {
-	if (strv_len(b->row.lowers) + 1 < STACK_MAX)
-		return 0;
-	layers_compact(b);
-	return err_set(e, ERR_CONFLICT, "the layers of sandbox %s are being merged: try again in a moment", b->row.id);
-}
-
-void seal_begin(struct task *t, const struct seal_want *want, void (*then)(struct task *t, const struct err *e))
-{
-	struct box *b = t->box;
-	struct err e;
-	if (may_grow(b, &e)) {
-		then(t, &e);
-		return;
-	}
-	struct sealing *s = xcalloc(1, sizeof *s);
-	*s = (struct sealing){.t = t, .name = want->name ? xstrdup(want->name) : NULL, .automatic = want->automatic, .end = want->end, .then = then};
-	t->sealing = s;
+	struct box *b = s->t->box;
+	s->phase = ASKING;
 	if (!b->cell)
 		seal_rows(s);
-	else if (want->end)
+	else if (s->end)
 		end_cell(s);
 	else
 		b->g->backend->ops->members(b->cell, (struct count_reply){on_members, s});
+}
+
+static bool seal_has_room(const struct box *b)
+{
+	return strv_len(b->row.lowers) + 1 < STACK_MAX;
+}
+
+void seal_merged(struct box *b)
+{
+	struct sealing *s = b->holder ? b->holder->sealing : NULL;
+	struct err e;
+	if (!s || s->phase != MERGING)
+		return;
+	if (seal_has_room(b)) {
+		seal_start(s);
+		return;
+	}
+	err_set(&e, ERR_CONFLICT, "the layers of sandbox %s could not be merged (skepd's log says why): try again, or fork it", b->row.id);
+	finish(s, &e);
+}
+
+// A stack that can not grow is merged first: seal_merged goes on.
+void seal_begin(struct task *t, const struct seal_want *want, void (*then)(struct task *t, const struct err *e))
+{
+	struct box *b = t->box;
+	struct sealing *s = xcalloc(1, sizeof *s);
+	*s = (struct sealing){.t = t, .name = want->name ? xstrdup(want->name) : NULL, .automatic = want->automatic, .end = want->end, .then = then};
+	t->sealing = s;
+	if (seal_has_room(b))
+		seal_start(s);
+	else
+		layers_compact(b);
 }

@@ -64,6 +64,7 @@ struct seal_want {
 	bool automatic, end;
 };
 void seal_begin(struct task *t, const struct seal_want *want, void (*then)(struct task *t, const struct err *e));
+void seal_merged(struct box *b); // its layers are one now, or could not be merged
 void seal_gone(struct task *t); // its cell ended
 void seal_free(struct task *t);
 void seal_resume(struct engine *g); // at the start: snapshots that an earlier daemon did not see on disk
@@ -85,7 +86,7 @@ void run_rollback(struct task *t);
 struct derived *derived_find(struct engine *g, enum derived_kind kind, const char *key); // and marks it as used
 struct derived *derived_add(struct engine *g, struct derived_row *row, struct err *e); // empties *row; NULL on failure
 void derived_note(struct engine *g, enum derived_kind kind, const char *key, const char *path, uint64_t bytes); // it is there, and so large
-void derived_release(struct engine *g, enum derived_kind kind, const char *key);
+void derived_release_copy(struct engine *g, const char *tree, const char *sandbox); // tree: NULL, or "trees/ID/files"
 bool derived_has(const struct engine *g, const char *path);
 int derived_load(struct engine *g, struct err *e) MUST_USE;
 void derived_free(struct engine *g);
@@ -111,7 +112,8 @@ int sizes_load(struct engine *g, struct err *e) MUST_USE;
 void sizes_free(struct engine *g);
 
 // budget.c
-bool derived_is_used(struct engine *g, const char *path); // by a sandbox, a live cell or a snapshot
+bool path_is_referenced(struct engine *g, const char *path); // by a sandbox, a live cell, a snapshot or a checkout
+bool derived_is_used(struct engine *g, const char *path);    // the same, or something is being made that may need it
 uint64_t budget_used(struct engine *g);				 // layers, derived things, images: as last counted
 // Those that must go, least recently used first, so that no more than `budget` is used; as many as there are.
 // out: NULL-terminated, owned, its members borrowed.

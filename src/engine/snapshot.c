@@ -75,6 +75,14 @@ struct snap *snap_find(struct engine *g, const struct box *b, const char *word, 
 	return NULL;
 }
 
+static char *snap_tree(const struct snap *n)
+{
+	struct sandbox was = {0};
+	char *tree = sandbox_template_read(&n->row.template, &was) ? NULL : take(&was.tree);
+	sandbox_done(&was);
+	return tree;
+}
+
 int snap_drop(struct engine *g, struct snap *n, struct err *e)
 {
 	step_forget(g, n);
@@ -85,9 +93,11 @@ int snap_drop(struct engine *g, struct snap *n, struct err *e)
 	list_unlink(&g->snaps, n, next);
 	char of[ID_SIZE];
 	memcpy(of, n->row.sandbox, sizeof of);
+	auto_free char *tree = snap_tree(n);
 	layers_release(g, n->row.lowers);
 	snapshot_done(&n->row);
 	free(n);
+	derived_release_copy(g, tree, of);
 	heritage_release(g, of);
 	return 0;
 }

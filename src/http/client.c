@@ -9,7 +9,6 @@
 
 #define CHUNK (64u << 10)
 #define FIRST 4000u // most answers are shorter, and new pages cost more than to read twice
-#define WAIT_SHOWN_MS 500
 
 void http_client_init(struct http_client *c, int fd)
 {
@@ -55,6 +54,19 @@ static int send_all(struct http_client *c, const struct buf *b, struct err *e)
 	return 0;
 }
 
+static void wait_announced(struct http_client *c)
+{
+	struct pollfd pfd = {.fd = c->fd, .events = POLLIN};
+	if (poll(&pfd, 1, HTTP_WAIT_MS))
+		return;
+	c->on_wait(c->fd, HTTP_WAIT_MS);
+	if (!poll(&pfd, 1, HTTP_LONG_WAIT_MS - HTTP_WAIT_MS)) {
+		c->on_wait(c->fd, HTTP_LONG_WAIT_MS);
+		poll(&pfd, 1, -1);
+	}
+	c->on_wait(c->fd, 0);
+}
+
 // One read into c->in. Only the first wait of an answer is announced: after it bytes flow.
 static int fill(struct http_client *c, struct err *e)
 {
@@ -62,14 +74,8 @@ static int fill(struct http_client *c, struct err *e)
 	char *room = buf_room(&c->in, want);
 	if (!room)
 		return err_set(e, ERR_LIMIT, "the answer's head is too long");
-	if (c->on_wait) {
-		struct pollfd pfd = {.fd = c->fd, .events = POLLIN};
-		if (!poll(&pfd, 1, WAIT_SHOWN_MS)) {
-			c->on_wait(true);
-			poll(&pfd, 1, -1);
-			c->on_wait(false);
-		}
-	}
+	if (c->on_wait)
+		wait_announced(c);
 	ssize_t n;
 	do
 		n = recv(c->fd, room, want, 0);

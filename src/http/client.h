@@ -3,13 +3,15 @@
 #pragma once
 #include "http/head.h"
 
+#define HTTP_WAIT_MS 500
+#define HTTP_LONG_WAIT_MS 3000
 #define HTTP_BODY_MAX (16u << 20)
 
 struct http_client {
 	int fd;			       // owned; -1 = closed: after an error or when the server closed
 	bool long_answer; // one was: read more at once
 	struct buf in;		       // bytes behind the last answer
-	void (*on_wait)(bool waiting); // optional: the answer takes over half a second; and: it came
+	void (*on_wait)(int fd, unsigned waited_ms); // optional: no answer yet after HTTP_WAIT_MS, after HTTP_LONG_WAIT_MS; 0: it came
 	const char *host;	       // borrowed, for the Host header; NULL = a unix socket
 	const char *token;	       // borrowed, for Authorization; NULL = none
 };

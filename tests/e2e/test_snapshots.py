@@ -149,6 +149,30 @@ def test_fork_from_an_earlier_moment(home, skep, project):
     assert sh(home, sid, "cat f") == "2"
 
 
+def copies(home):
+    return sorted(n for n in os.listdir(f"{home.skep_home}/trees") if not n.endswith(".partial"))
+
+
+def test_a_frozen_copy_stays_for_its_forks(home, skep, project):
+    """The last sandbox or snapshot on a frozen copy removes it, whichever that is."""
+    first = home.new("--pin")
+    other = skep("fork", first).ok().line
+    sh(home, other, "echo more > more")
+    named = skep("snapshot", other, "kept", "--json").json()["id"]
+    assert len(copies(home)) == 1
+    skep("rm", "--force", first).ok()
+    assert sh(home, other, "cat README more") == f"{open(f'{home.dir}/README').read()}more"
+    third = skep("fork", other).ok().line
+    skep("rm", "--force", other, third).ok()
+    assert len(copies(home)) == 1, "a snapshot stands on it"
+    last = skep("new", "--from", named).ok().line
+    assert sh(home, last, "cat more") == "more"
+    skep("snapshot", "rm", named).ok()
+    assert sh(home, last, "cat README more").endswith("more")
+    skep("rm", "--force", last).ok()
+    wait_for(lambda: copies(home) == [], why="the copy to go with the last sandbox on it")
+
+
 def test_running_processes_go_on(home, skep, project):
     """They are frozen for the copy, which is one moment, and are not even told."""
     sid = home.new()
