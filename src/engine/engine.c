@@ -121,6 +121,7 @@ void engine_free(struct engine *g)
 	while (g->store && keep_write(g)) // all of them
 		;
 	timer_clear(g->loop, &g->backup);
+	timer_clear(g->loop, &g->archive);
 	blank_done(g);
 	sync_free(g);
 	index_done(&g->by_id);

@@ -138,7 +138,8 @@ struct engine {
 		bool same;
 	} listed;
 	struct import *imports;
-	struct timer checkpoint, commit, blank, expiry, size, sync, backup;
+	struct timer checkpoint, commit, blank, expiry, size, sync, backup, archive;
+	uint64_t archived; // bytes of packed journals, when last counted
 	bool snaps_unsynced; // records of snapshots
 	struct seal *seal; // NULL until something was sealed
 	struct secret_row *secrets;
@@ -285,6 +286,13 @@ void record_settle(struct box *b, struct settled *out);
 void box_tell(const struct box *b, bool gone); // note.c: who listens
 
 // sync.c
+// archive.c: journals of removed sandboxes, packed by the day
+void archive_arm(struct engine *g);  // there is something to pack, in a while
+void archive_count(struct engine *g);
+void archive_all(struct engine *g);  // at once
+int archive_thaw(struct engine *g, const struct gone_row *gone, struct err *e) MUST_USE; // its directory, made again
+bool archive_is_name(const char *name);			  // of a file in journals/
+void archive_forget(struct engine *g, const char *name); // before that file is removed
 // keep.c: records of rows beside what they are about, and the backup of state.db
 void keep_restore(struct engine *g); // before the rows are loaded
 void keep_loaded(struct engine *g);

@@ -39,6 +39,7 @@ struct gc {
 	bool heirs_known;
 	char **images; // ids of rows, and of imports
 	bool images_known;
+	char **days; // files of packed journals
 };
 
 static void add(struct gc *c, enum how how, const char *path, const char *why)
@@ -167,8 +168,54 @@ static void look_socket(struct gc *c, const char *name)
 	add(c, HOW_FILE, path, "nobody serves this socket");
 }
 
+// A day's file goes when the day is over 30 days ago. Its name sorts by age.
+static void look_archive(struct gc *c, const char *name)
+{
+	struct stat st;
+	if (fstatat(c->g->journals, name, &st, AT_SYMLINK_NOFOLLOW))
+		return;
+	auto_free char *path = xasprintf("journals/%s", name);
+	if ((uint64_t)st.st_mtime * 1000 + JOURNAL_KEPT_MS < clock_unix_ms()) {
+		add(c, HOW_FILE, path, "its sandboxes were removed over 30 days ago");
+		c->items[c->n - 1].bytes = (uint64_t)st.st_size;
+	} else {
+		strv_add(&c->days, name);
+	}
+}
+
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+// Behind all else that could go: the oldest days first, each with its index.
+static void look_archives_over(struct gc *c)
+{
+	uint64_t used = c->g->budget ? budget_used(c->g) : 0;
+	for (size_t i = 0; i < c->n && c->g->budget; i++)
+		used -= c->items[i].bytes < used ? c->items[i].bytes : used;
+	if (c->days)
+		qsort(c->days, strv_len(c->days), sizeof *c->days, by_text);
+	const char *day = "";
+	for (char **d = c->days; d && *d; d++) {
+		struct stat st;
+		bool same = !strncmp(*d, day, 10);
+		if ((used <= c->g->budget && !same) || fstatat(c->g->journals, *d, &st, AT_SYMLINK_NOFOLLOW))
+			continue;
+		auto_free char *path = xasprintf("journals/%s", *d);
+		add(c, HOW_FILE, path, "over the disk budget: journals of removed sandboxes, the oldest day");
+		c->items[c->n - 1].bytes = (uint64_t)st.st_size;
+		used -= (uint64_t)st.st_size < used ? (uint64_t)st.st_size : used;
+		day = *d;
+	}
+}
+
 static void look_journal(struct gc *c, const char *name)
 {
+	if (archive_is_name(name)) {
+		look_archive(c, name);
+		return;
+	}
 	struct err e;
 	struct gone_row gone;
 	struct stat st;
@@ -294,6 +341,9 @@ static bool drop_derived(struct gc *c, size_t i)
 static bool drop_file(struct gc *c, size_t i)
 {
 	struct err e;
+	const char *slash = strrchr(c->path[i], '/');
+	if (str_has_prefix(c->path[i], "journals/"))
+		archive_forget(c->g, slash + 1);
 	return !fault(FAULT_GC_FILE, &e) && !unlinkat(c->g->home_fd, c->path[i], 0);
 }
 
@@ -317,6 +367,8 @@ static void on_removed(void *ctx, const struct err *e)
 		if (c->items[i].done && str_has_prefix(c->path[i], "journals/") && store_gone_drop(c->g->store, name, &se))
 			e = &se;
 	}
+	archive_all(c->g);
+	archive_count(c->g);
 	sizes_sweep(c->g);
 	size_everything(c->g);
 	engine_wrote(c->g);
@@ -383,7 +435,8 @@ static void gather_done(struct gc *c)
 	index_done(&c->heirs);
 	strv_free(c->heirs_own);
 	strv_free(c->images);
-	c->heirs_own = c->images = NULL;
+	strv_free(c->days);
+	c->heirs_own = c->images = c->days = NULL;
 }
 
 void engine_gc(struct engine *g, bool dry_run, struct gc_done d)
@@ -407,6 +460,7 @@ void engine_gc(struct engine *g, bool dry_run, struct gc_done d)
 	each_name(g->journals, c, look_journal);
 	look_dir(c, "trees");
 	look_dir(c, "repos");
+	look_archives_over(c);
 	gather_done(c);
 	for (struct box *b = g->boxes; b && !dry_run; b = b->next)
 		b->expired = false; // those that were kept may be clean by now
