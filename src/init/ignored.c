@@ -138,3 +138,15 @@ bool ignored_is(struct ignored *g, const char *path, bool is_dir, bool in_base)
 		return false;
 	return !in_base || !is_tracked(g, plain);
 }
+
+char *ignored_top(const struct ignored *g, const char *path)
+{
+	const char *end = path;
+	for (size_t i = 1; i < g->n_levels; i++) {
+		end += strcspn(end, "/");
+		if (g->levels[i].ignored)
+			return xstrndup(path, (size_t)(end - path));
+		end += *end == '/';
+	}
+	return xstrdup(path);
+}

@@ -22,4 +22,6 @@ struct ignored {
 void ignored_begin(struct ignored *g, const struct stack *s);
 void ignored_end(struct ignored *g);
 // path: as the walk tells it, / at the end of an empty directory. in_base: the base has something there.
+// Of a path that is ignored and was asked for last: the topmost directory with all below it, or the path itself. Owned.
+char *ignored_top(const struct ignored *g, const char *path);
 bool ignored_is(struct ignored *g, const char *path, bool is_dir, bool in_base);
