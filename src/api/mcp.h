@@ -118,6 +118,7 @@ struct mcp_call {
 	bool stdio, streaming, gone, cancelled;
 	struct buf out, links; // links: further blocks of a tool's content
 	void *ctx; // the handler's own
+	uint64_t review; // the engine's number of the one it waits for
 	void (*on_cancel)(struct mcp_call *c); // must lead to an answer (which nobody gets)
 	struct mcp_call *next;
 };

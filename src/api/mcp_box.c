@@ -333,9 +333,15 @@ void mcp_fork(struct mcp_call *c, const json_t *args)
 
 // --- what it changed, what it may reach ---
 
+static void on_diff_cancelled(struct mcp_call *c)
+{
+	engine_review_cancel(c->engine, c->review);
+}
+
 static void on_diff(void *ctx, const struct err *e, const struct buf *out)
 {
 	struct mcp_call *c = ctx;
+	c->on_cancel = NULL;
 	if (e) {
 		mcp_refuse_kind(c, e);
 		return;
@@ -363,7 +369,11 @@ void mcp_diff(struct mcp_call *c, const json_t *args)
 		path += n + 1; // as it is seen inside
 	if (path)
 		strv_add(&want.paths, path);
-	engine_review(c->engine, s->id, &want, (struct review_done){on_diff, c});
+	uint64_t number = engine_review(c->engine, s->id, &want, (struct review_done){on_diff, c});
+	if (!number)
+		return; // answered
+	c->review = number;
+	c->on_cancel = on_diff_cancelled;
 }
 
 void mcp_preview(struct mcp_call *c, const json_t *args)

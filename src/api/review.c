@@ -77,9 +77,16 @@ static int decode(const json_t *o, struct review_want *w, struct err *e)
 		       : 0;
 }
 
+// Nobody waits for it any more: the work ends, too.
+static void on_review_gone(struct request *r)
+{
+	engine_review_cancel(r->engine, r->review);
+}
+
 static void answer(void *ctx, const struct err *e, const struct buf *out)
 {
 	struct request *r = ctx;
+	r->on_gone = NULL;
 	if (e) {
 		request_fail(r, e);
 		return;
@@ -113,7 +120,11 @@ static void review(struct request *r, enum review_verb verb)
 	}
 	bool json = w.branch || (verb != REVIEW_EXPORT && !(w.format && strcmp(w.format, "json")));
 	r->type = w.bundle ? "application/octet-stream" : json ? "application/x-ndjson" : "text/x-diff";
-	engine_review(r->engine, r->parts[0], &w, (struct review_done){answer, r});
+	uint64_t number = engine_review(r->engine, r->parts[0], &w, (struct review_done){answer, r});
+	if (!number)
+		return; // answered
+	r->review = number;
+	r->on_gone = on_review_gone;
 }
 
 void post_diff(struct request *r)

@@ -62,6 +62,7 @@
 	X(PIN_BEGIN, "repo.pin.begin") \
 	X(PIN_SCAN, "repo.pin.scan") \
 	X(PIN_STORE, "repo.pin.store") \
+	X(OWN_COPY, "own.copy") \
 	X(MOVE_COPY, "move.copy") \
 	X(MOVE_ENTRY, "move.entry") \
 	X(REVIEW_INTENT, "review.intent") \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // skep-review collect --shadow DIR [--max-file BYTES] [--max-total BYTES]     a stream of changes (base/delta.h) on stdin
-//                     [--socket PATH --ticket KEY]                            or from the job of a cell
+//                     [--keep-free BYTES] [--socket PATH --ticket KEY]        or from the job of a cell
 // skep-review put --socket PATH --ticket KEY --from FILE                      sends a stream to the job of a cell
 // skep-review diff | apply | undo | recover | dismiss | export                a request in JSON on stdin
 // skep-review inherit --from DIR --shadow DIR --base TREE|- --t0 NS           P and its objects out of another shadow
@@ -10,7 +10,7 @@
 //
 // Judges and lands what a sandbox made, for skepd, which never does such work itself. Results are JSON lines on stdout, or
 // the patch that was asked for. An error is {"error":{"kind":"…","message":"…"}} as the last line (on stderr when stdout
-// carries a patch), with exit status 1; `refused` in it names paths and reasons. docs/review.md has every field.
+// carries a patch), with exit status 1, or 75 where a part was asked for and can not be judged without the rest; `refused` in it names paths and reasons. docs/review.md has every field.
 #include "base/fault.h"
 #include "base/fs.h"
 #include "base/mem.h"
@@ -19,6 +19,7 @@
 #include "workspace/helper.h"
 #include "workspace/review_base.h"
 #include "workspace/review_export.h"
+#include "workspace/review_fetch.h"
 #include "workspace/review_print.h"
 #include "workspace/review_verb.h"
 #include <errno.h>
@@ -50,7 +51,7 @@ static int print_error(const struct err *e, const struct refusal *why)
 	buf_byte(&b, '\n');
 	fflush(stdout);
 	fwrite(b.p, 1, b.n, raw_output ? stderr : stdout);
-	return 1;
+	return e->sys == REVIEW_NEEDS_ALL ? 75 : 1;
 }
 
 struct option {
@@ -139,47 +140,28 @@ static int print_collected(const struct collect_result *r, struct err *e)
 	jw_ku64(&w, "torn", r->torn);
 	jw_ku64(&w, "unkept", r->unkept);
 	jw_ku64(&w, "discarded", r->discarded);
+	jw_ku64(&w, "copied", r->copied);
+	jw_ku64(&w, "unasked", r->unasked);
+	jw_ku64(&w, "disk", r->disk);
 	jw_close(&w, '}');
 	return review_print_line(&b, e);
 }
 
-// From the job of a cell; without one, from stdin.
-static int collect_from(const struct cell_pipe *cell, int dir, uint64_t file_max, uint64_t total_max, struct err *e)
-{
-	struct cell_pipe_child job = {.pid = -1, .out = -1, .said = -1};
-	struct collect_result r;
-	struct delta_in in;
-	struct err why;
-	if (cell->socket && cell_pipe_start(cell, &job, e))
-		return -1;
-	delta_in_fd(&in, cell->socket ? job.out : 0);
-	int rc = review_collect(dir, &in, file_max, total_max, &r, e);
-	delta_in_done(&in);
-	if (cell->socket && cell_pipe_wait(&job, &why) && !(rc && why.sys == EPIPE)) { // EPIPE: we stopped reading
-		*e = why;
-		rc = -1;
-	}
-	return rc ? -1 : print_collected(&r, e);
-}
-
 static int do_collect(int argc, char **argv, struct err *e)
 {
-	struct cell_pipe cell = {.in = -1};
-	const char *shadow = NULL, *of_file = NULL, *of_all = NULL;
-	const struct option options[] = {
-		{"--shadow", &shadow}, {"--socket", &cell.socket}, {"--ticket", &cell.ticket}, {"--max-file", &of_file}, {"--max-total", &of_all}};
-	uint64_t file_max = COPY_FILE_MAX, total_max = COPY_TOTAL_MAX;
-	if (read_options(argc, argv, options, countof(options), e) || read_number(of_file, "--max-file", COPY_TOTAL_MAX, &file_max, e) ||
-	    read_number(of_all, "--max-total", COPY_TOTAL_MAX, &total_max, e))
+	struct review_fetch f = {.spec = {COPY_FILE_MAX, COPY_TOTAL_MAX, 0, NULL}};
+	const char *of_file = NULL, *of_all = NULL, *keep = NULL;
+	const struct option options[] = {{"--shadow", &f.shadow},    {"--socket", &f.socket},  {"--ticket", &f.ticket},
+					 {"--max-file", &of_file}, {"--max-total", &of_all}, {"--keep-free", &keep}};
+	struct collect_result r;
+	if (read_options(argc, argv, options, countof(options), e) || read_number(of_file, "--max-file", UINT64_MAX, &f.spec.file_max, e) ||
+	    read_number(of_all, "--max-total", UINT64_MAX, &f.spec.total_max, e) || read_number(keep, "--keep-free", UINT64_MAX, &f.spec.keep_free, e))
 		return -1;
-	if (!shadow || (cell.socket && !cell.ticket))
-		return err_set(e, ERR_INVALID, "%s is missing", shadow ? "--ticket" : "--shadow");
-	if (review_base_ensure(shadow, e))
-		return -1;
-	auto_fd int dir = fs_open(AT_FDCWD, shadow, O_RDONLY | O_DIRECTORY, 0, e);
-	if (dir < 0)
-		return -1;
-	return collect_from(&cell, dir, file_max < COPY_FILE_MAX ? file_max : COPY_FILE_MAX, total_max, e);
+	if (!f.shadow || (f.socket && !f.ticket))
+		return err_set(e, ERR_INVALID, "%s is missing", f.shadow ? "--ticket" : "--shadow");
+	if (f.spec.file_max > COPY_FILE_MAX)
+		f.spec.file_max = COPY_FILE_MAX;
+	return review_fetch_run(&f, &r, e) ? -1 : print_collected(&r, e);
 }
 
 static const struct {

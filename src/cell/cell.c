@@ -9,6 +9,7 @@
 #include "cell/input.h"
 #include "cell/moves.h"
 #include "cell/ports.h"
+#include "cell/refresh.h"
 #include "cell/watching.h"
 #include "isolate/contain.h"
 #include "model/msg.h"
@@ -205,6 +206,9 @@ void cell_on_init_frame(struct chan *ch, struct frame *f)
 		break;
 	case M_AGENT:
 		gate_agent(&c->gate, f);
+		break;
+	case M_ROOT:
+		refresh_root(c, f);
 		break;
 	case M_PORTS:
 		ports_answer(c, f);

@@ -210,6 +210,10 @@ static int do_kill(struct cell *c, struct wire *w, struct err *e)
 		return err_set(e, ERR_NOT_FOUND, "this cell does not know exec %s", id ? id : "?");
 	if (c->paused && cell_pause(c, false, 0, e) < 0)
 		return -1;
+	if (x->spec.kind == EXEC_JOB) { // who had it begun does not come any more
+		memset(x->tickets, 0, sizeof x->tickets);
+		x->wants_reader = false;
+	}
 	sx_kill(x, (int)sig, NULL);
 	return 0;
 }

@@ -283,6 +283,23 @@ static mode_t current_umask(void)
 	return mask;
 }
 
+// Of a directory whose base is gone only single files can be read: a list of it would be empty, and so would the copy.
+static int check_base(struct api *a, const struct side *src, struct err *e)
+{
+	auto_free char *path = api_path("/v1/sandboxes", src->id, NULL);
+	auto_json json_t *box = api_json(a, "GET", path, NULL, e);
+	if (!box)
+		return -1;
+	const char *ws = json_str(box, "workspace_path"), *base = json_str(json_object_get(box, "base"), "state");
+	size_t n = strlen(ws);
+	bool inside = *ws && !strncmp(src->path, ws, n) && (!src->path[n] || src->path[n] == '/');
+	bool above = *ws && !strncmp(src->path, ws, strlen(src->path)) && (src->path[1] == 0 || ws[strlen(src->path)] == '/');
+	if (strcmp(base, "gone") || (!inside && !above))
+		return 0;
+	return err_set(e, ERR_CONFLICT, "the directory that %s is based on is gone, and %s can not be listed without it: `skep apply %s --to DIR` and "
+		       "`skep export %s --patch FILE` take what was changed, skep cp takes single files", src->id, src->path, src->id, src->id);
+}
+
 static int copy_out(struct api *a, const struct side *src, const struct side *dst, struct err *e)
 {
 	enum kind kind;
@@ -295,6 +312,8 @@ static int copy_out(struct api *a, const struct side *src, const struct side *ds
 		return -1;
 	if (kind == KIND_NONE)
 		return err_set(e, ERR_NOT_FOUND, "%s:%s does not exist", src->id, src->path);
+	if (kind == KIND_DIR && check_base(a, src, e))
+		return -1;
 	if (place_open(&p, dst->path, dst->slash, base_name(src->path), e))
 		return -1;
 	struct work w = {.dirfd = p.temp};

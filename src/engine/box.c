@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Boxes: found by id, prefix or name; their rows written, together with others; one task at a time.
 #include "engine/base_int.h"
+#include "engine/volume_int.h"
 #include "engine/net_int.h"
 
 #include "base/clock.h"
@@ -93,6 +94,9 @@ void box_drop(struct box *b)
 	struct err e;
 	list_unlink(&b->g->boxes, b, next);
 	index_drop(&b->g->by_id, b->row.id);
+	if (b->g->backend->ops->forsake)
+		b->g->backend->ops->forsake(b->g->backend, b->row.id);
+	volumes_moved(b);
 	box_tell(b, true);
 	err_set(&e, ERR_NOT_FOUND, "sandbox %s was removed", b->row.id);
 	while (b->queue) {
@@ -180,6 +184,8 @@ void box_move(struct box *b, enum state to, const char *reason)
 	if (from != to)
 		record_state(b, from);
 	box_save(b);
+	if (from != to)
+		volumes_moved(b);
 	if (from != to)
 		box_tell(b, false);
 }

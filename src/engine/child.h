@@ -15,6 +15,7 @@ struct child_spec {
 	const struct buf *in; // its stdin; NULL = none
 	bool group;	     // a process group of its own: child_kill ends what it started, too
 	bool want_err;	     // its stderr is collected too, not logged
+	void (*said)(void *ctx, struct buf *out); // after each piece of stdout; may cut off what it has understood. NULL = none
 };
 struct child_end {
 	int status; // as of waitpid; -1 unknown
@@ -28,4 +29,5 @@ struct child *child_start(struct engine *g, const struct child_spec *s, void (*e
 // The last line as JSON, owned; the child's own error becomes *e.
 json_t *child_json(const struct child_end *end, const char *program, struct err *e) MUST_USE;
 void child_kill(struct child *c); // it is told to end; ended() follows
+void child_term(struct child *c); // the same by SIGTERM, which it may put off
 void child_free_all(struct engine *g); // they are left to themselves

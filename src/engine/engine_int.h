@@ -14,7 +14,8 @@
 //   snap_int.h stacks of layers: layers.c seal.c snapshot.c fork.c step.c derived.c sizes.c budget.c
 //   review_int.h review: review.c review_words.c export.c; heritage_int.h  what forks inherit of it
 //   base_int.h what it stands on: base.c made.c setup.c pin.c
-//   net_int.h what it may reach: policy.c net_request.c header.c net.c secret.c project.c trust.c ca.c ask.c
+//   volume_int.h directories beside them: volume.c
+//   net_int.h what it may reach: policy.c net_request.c header.c net.c secret.c vault.c project.c trust.c ca.c ask.c
 #pragma once
 #include "base/index.h"
 #include "base/loop.h"
@@ -53,6 +54,7 @@ struct task {
 	char ticket[KEY_SIZE];
 	struct sealing *sealing; // a snapshot under way: snap_int.h
 	struct snap *made;	 // by it, or found
+	bool reviewed;		 // a removal: no review goes on, and nothing is left half done
 	bool counting;		 // a removal: a cell was started to count what is pending
 	bool sealed;		 // an exec: its automatic snapshot is made
 	unsigned tries;		 // an exec: how often it found its cell ending
@@ -121,6 +123,7 @@ struct box {
 #define LENT_MAX 128 // with the backend
 
 struct import;
+struct pull;
 struct engine {
 	char *skep_home, *home, *home2, *owner, *image_program;
 	struct source_rules rules;
@@ -138,6 +141,8 @@ struct engine {
 		bool same;
 	} listed;
 	struct import *imports;
+	struct pull *pulls; // pull.c
+	uint64_t pulls_kept; // bytes of those that wait to be continued
 	struct timer checkpoint, commit, blank, expiry, size, sync, backup, archive;
 	uint64_t archived; // bytes of packed journals, when last counted
 	bool snaps_unsynced; // records of snapshots
@@ -146,6 +151,8 @@ struct engine {
 	size_t n_secrets;
 	struct trust_row *trusts;
 	size_t n_trusts;
+	struct volumes *volumes; // volume.c
+	struct vault *vault;	 // vault.c
 	struct token_row *tokens; // token.c
 	size_t n_tokens;
 	char **answers; // rules
@@ -166,6 +173,9 @@ struct engine {
 	struct derived *derived;
 	struct compaction *compactions;
 	struct review *reviews;	      // review.c
+	struct review_wait *review_waits;
+	struct review_scope *scopes;  // review_words.c: a ring
+	unsigned next_scope;
 	struct making *makings;	      // made.c
 	struct fetch *fetches;	      // base.c
 	struct engine_listener *listeners; // note.c

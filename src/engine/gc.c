@@ -6,6 +6,7 @@
 #include "engine/heritage_int.h"
 #include "engine/image_int.h"
 #include "engine/net_int.h"
+#include "engine/pull_int.h"
 #include "engine/snap_int.h"
 
 #include "base/clock.h"
@@ -152,6 +153,27 @@ static void look_image(struct gc *c, const char *name)
 		add_unknown(c, c->g->images, name, path, "no image with this id");
 }
 
+static void look_pulls(struct gc *c, bool dry_run)
+{
+	int fd = openat(c->g->home_fd, "pulls", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+	char **names = NULL;
+	struct dirent *ent;
+	while (d && (ent = readdir(d)))
+		if (strcmp(ent->d_name, ".") && strcmp(ent->d_name, ".."))
+			strv_add(&names, ent->d_name);
+	if (d)
+		closedir(d);
+	for (char **n = names; n && *n; n++) {
+		auto_free char *path = NULL;
+		const char *why = pulls_forgotten(c->g, *n, dry_run, &path);
+		if (why)
+			add(c, HOW_TREE, path, why);
+	}
+	strv_free(names);
+	pulls_measure(c->g);
+}
+
 static void look_socket(struct gc *c, const char *name)
 {
 	struct err e;
@@ -245,6 +267,21 @@ static void look_dir(struct gc *c, const char *dir)
 		else if (!str_has_suffix(ent->d_name, ".partial") && is_older(fd, ent->d_name, DERIVED_KEPT_MS) &&
 			 !derived_is_used(c->g, path))
 			add(c, HOW_TREE, path, "nothing knows it");
+	}
+	if (d)
+		closedir(d);
+}
+
+// A volume never goes by itself: only what is left of one that was removed.
+static void look_volumes(struct gc *c)
+{
+	int fd = openat(c->g->home_fd, "volumes", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+	struct dirent *ent;
+	while (d && (ent = readdir(d))) {
+		auto_free char *path = xasprintf("volumes/%s", ent->d_name);
+		if (str_has_prefix(ent->d_name, ".gone-"))
+			add(c, HOW_TREE, path, "its volume was removed");
 	}
 	if (d)
 		closedir(d);
@@ -460,6 +497,8 @@ void engine_gc(struct engine *g, bool dry_run, struct gc_done d)
 	each_name(g->journals, c, look_journal);
 	look_dir(c, "trees");
 	look_dir(c, "repos");
+	look_pulls(c, dry_run);
+	look_volumes(c);
 	look_archives_over(c);
 	gather_done(c);
 	for (struct box *b = g->boxes; b && !dry_run; b = b->next)

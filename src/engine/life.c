@@ -3,6 +3,7 @@
 #include "engine/net_int.h"
 #include "engine/base_int.h"
 #include "engine/heritage_int.h"
+#include "engine/review_int.h"
 
 #include "base/fault.h"
 #include "base/fs.h"
@@ -263,6 +264,8 @@ static void discard_review(struct box *b)
 	bool needed = heritage_needs(b->g, b->row.id);
 	if (needed)
 		heritage_keep(b);
+	if (review_outlives(b))
+		return;
 	for (size_t i = needed ? 1 : 0; i < countof(parts); i++) {
 		auto_free char *dir = xasprintf("journals/%s/%s", b->row.id, parts[i]);
 		if (b->pinning || fs_exists(b->g->home_fd, dir))
@@ -360,6 +363,13 @@ static void remove_now(struct task *t)
 	strv_free(dirs);
 }
 
+static void on_review_ended(void *ctx)
+{
+	struct task *t = ctx;
+	t->reviewed = true;
+	box_remove(t);
+}
+
 // With a cell: stopped first, which also tells what is pending. Without one and with pending unknown (the
 // cell died): a maintenance cell comes and goes, as it counts at its end.
 void box_remove(struct task *t)
@@ -367,7 +377,10 @@ void box_remove(struct task *t)
 	struct box *b = t->box;
 	const char *ref = b->row.name && *b->row.name ? b->row.name : b->row.id;
 	struct err e;
-	if (b->row.pinned && !t->force) {
+	bool refused = b->row.pinned && !t->force;
+	if (!refused && !t->reviewed && review_end(b, t->force, on_review_ended, t))
+		return;
+	if (refused) {
 		err_set(&e, ERR_CONFLICT, "sandbox %s is pinned: `skep unpin %s` first, or remove it with --force", ref, ref);
 		task_end(t, &e);
 	} else if (b->cell) {
@@ -463,5 +476,9 @@ void engine_pause(struct engine *g, const char *id, bool on, struct done d)
 
 void engine_remove(struct engine *g, const char *id, bool force, struct done d)
 {
+	struct err e;
+	struct box *b = force ? box_find(g, id, &e) : NULL;
+	if (b) // at once: one may hold what the removal waits for
+		review_cancel_all(g, b->row.id, true);
 	submit(g, id, TASK_REMOVE, force, d);
 }

@@ -1,17 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reviews: the order of their steps, of which skep-review, or a job inside, does each. One at a time per sandbox.
+//
+//   begin -> settle what an earlier apply left half done -> base pinned -> job `collect` -> skep-review VERB (which reads the
+//   job, then judges) -> dismiss only: job `restore`, fed by skep-review put -> answer
+//
+// A review ends with its client, at its time limit, and when its sandbox is removed by force: what runs for it gets SIGTERM,
+// which skep-review ignores while it changes names on the host. An apply or undo that was ended is settled before the next
+// review of the sandbox, or its removal, goes on.
 #include "engine/review_int.h"
 
 #include "base/fs.h"
+#include "base/jsonw.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/child.h"
+#include "engine/heritage_int.h"
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define OUT_MAX (256u << 20)
 #define REQUEST_MAX (64u << 20)
+#define NEEDS_ALL 75 // exit status of skep-review: a part was collected, and can not be judged without the rest
 
 static const char *const verb_names[] = {"diff", "apply", "dismiss", "undo", "export"};
 
@@ -36,6 +50,51 @@ static void review_drop(struct review *r)
 }
 
 static void begin(struct review *r);
+static struct review *review_new(struct box *b, enum review_verb verb);
+static bool intent_exists(const struct engine *g, const char *box);
+
+static bool box_has_review(const struct engine *g, const char *box)
+{
+	for (const struct review *r = g->reviews; r; r = r->next)
+		if (!strcmp(r->box, box))
+			return true;
+	return false;
+}
+
+static void waits_end(struct engine *g, const char *box)
+{
+	for (struct review_wait **p = &g->review_waits, *w; (w = *p);) {
+		if (strcmp(w->box, box)) {
+			p = &w->next;
+			continue;
+		}
+		*p = w->next;
+		w->then(w->ctx);
+		free(w);
+		p = &g->review_waits; // the call may have changed the list
+	}
+}
+
+static void on_dropped(void *ctx, const struct err *e)
+{
+	(void)ctx;
+	(void)e; // it has ended by itself
+}
+
+// What was begun for a review that ended early: nobody reads it, and its cell would wait for somebody who does.
+static void job_drop(struct review *r)
+{
+	struct box *b = box_by_id(r->g, r->box);
+	if (*r->job && b && b->cell && b->up)
+		b->g->backend->ops->kill(b->cell, r->job, SIGKILL, (struct reply){on_dropped, NULL});
+}
+
+static void job_note(struct review *r, const struct outcome *o)
+{
+	if (!o || !o->exec_id || strlen(o->exec_id) >= sizeof r->job)
+		return;
+	memcpy(r->job, o->exec_id, strlen(o->exec_id) + 1);
+}
 
 // The next one of the same sandbox: one at a time, in the order they came.
 static void finish(struct review *r, const struct err *e)
@@ -43,14 +102,27 @@ static void finish(struct review *r, const struct err *e)
 	struct engine *g = r->g;
 	char box[ID_SIZE];
 	memcpy(box, r->box, sizeof box);
+	timer_clear(g->loop, &r->late);
+	if (r->cancelled) {
+		e = &r->why;
+		job_drop(r);
+	}
 	if (r->done.fn)
 		r->done.fn(r->done.ctx, e, e ? NULL : &r->out);
 	review_drop(r);
-	for (struct review *n = g->reviews; n; n = n->next)
-		if (!strcmp(n->box, box) && !n->running) {
-			begin(n);
+	struct review *waits = NULL;
+	for (struct review *n = g->reviews; n; n = n->next) {
+		if (strcmp(n->box, box))
+			continue;
+		if (n->running)
 			return;
-		}
+		if (!waits)
+			waits = n;
+	}
+	if (waits)
+		begin(waits);
+	else
+		waits_end(g, box);
 }
 
 static struct box *box_of(struct review *r, struct err *e)
@@ -61,10 +133,8 @@ static struct box *box_of(struct review *r, struct err *e)
 	return b;
 }
 
-static void take_base(struct box *b, const json_t *last)
+static void base_changed(struct box *b, const char *after)
 {
-	const json_t *result = last ? json_object_get(last, "result") : NULL;
-	const char *after = result ? json_str(result, "base_after") : "";
 	if (!*after)
 		return;
 	free(b->row.pin);
@@ -73,9 +143,16 @@ static void take_base(struct box *b, const json_t *last)
 	box_save(b);
 }
 
+static void take_base(struct box *b, const json_t *last)
+{
+	const json_t *result = last ? json_object_get(last, "result") : NULL;
+	base_changed(b, result ? json_str(result, "base_after") : "");
+}
+
 static void on_put(void *ctx, const struct child_end *end)
 {
 	struct review *r = ctx;
+	r->child = NULL;
 	struct err e;
 	auto_json json_t *answer = child_json(end, "skep-review", &e);
 	auto_free char *out = xasprintf("%s/dismiss", r->box);
@@ -92,7 +169,8 @@ static void on_put(void *ctx, const struct child_end *end)
 static int spawn(struct review *r, char *const *argv, const struct buf *in, void (*ended)(void *, const struct child_end *), struct err *e)
 {
 	struct child_spec spec = {.program = "skep-review", .argv = argv, .out_max = OUT_MAX, .in = in, .want_err = true};
-	return child_start(r->g, &spec, ended, r, e) ? 0 : -1;
+	r->child = child_start(r->g, &spec, ended, r, e);
+	return r->child ? 0 : -1;
 }
 
 // The job reads what skep-review wrote, and puts each content back whose expectation still holds.
@@ -103,12 +181,13 @@ static void on_restore(void *ctx, const struct err *e, const struct outcome *o)
 	auto_free char *from = review_path(r, "dismiss"), *sock = engine_socket(r->g, r->box), *ticket = o && o->ticket ? xstrdup(o->ticket) : NULL;
 	char a0[] = "skep-review", a1[] = "put", a2[] = "--socket", a4[] = "--ticket", a6[] = "--from";
 	char *argv[] = {a0, a1, a2, sock, a4, ticket, a6, from, NULL};
-	if (!e && (!ticket || spawn(r, argv, NULL, on_put, &why))) {
+	job_note(r, o);
+	if (!e && !r->cancelled && (!ticket || spawn(r, argv, NULL, on_put, &why))) {
 		e = &why;
 		if (!ticket)
 			err_set(&why, ERR_BUG, "a job without a ticket");
 	}
-	if (e)
+	if (e || r->cancelled)
 		finish(r, e);
 }
 
@@ -121,10 +200,34 @@ static void job(struct review *r, const char *name, const char *arg, bool in, vo
 	engine_exec(r->g, r->box, &x, (struct done){then, r});
 }
 
+static void collect_begin(struct review *r);
+static void settle(struct review *r, void (*then)(struct review *r));
+
+// Ended in the middle of something that writes: what is half done is settled first.
+static void finish_settled(struct review *r)
+{
+	finish(r, NULL);
+}
+
+static bool writes_host(const struct review *r)
+{
+	return r->want.verb == REVIEW_APPLY || r->want.verb == REVIEW_UNDO;
+}
+
 static void on_judged(void *ctx, const struct child_end *end)
 {
 	struct review *r = ctx;
 	struct err e;
+	r->child = NULL;
+	if (r->cancelled && end->status && writes_host(r)) {
+		settle(r, finish_settled);
+		return;
+	}
+	if (!r->cancelled && WIFEXITED(end->status) && WEXITSTATUS(end->status) == NEEDS_ALL && !r->all) {
+		r->all = true;
+		collect_begin(r);
+		return;
+	}
 	bool json = r->want.verb != REVIEW_EXPORT && !(r->want.verb == REVIEW_DIFF && r->want.format && strcmp(r->want.format, "json"));
 	auto_json json_t *last = json || end->status ? child_json(end, "skep-review", &e) : NULL;
 	struct box *b = box_by_id(r->g, r->box);
@@ -134,17 +237,21 @@ static void on_judged(void *ctx, const struct child_end *end)
 		finish(r, &e);
 		return;
 	}
+	if (writes_host(r))
+		r->cancelled = false; // it was too late: all of it is done
 	buf_add(&r->out, end->out->p, end->out->n);
-	if (r->want.verb == REVIEW_DISMISS) {
+	if (r->want.verb == REVIEW_DISMISS && !r->cancelled) {
 		job(r, "restore", b->row.ws_path, true, on_restore);
 		return;
 	}
 	take_base(b, last);
+	if (r->want.verb == REVIEW_DIFF)
+		review_scope_note(r, last);
 	review_note(r, b, last);
 	finish(r, NULL);
 }
 
-static void judge(struct review *r)
+static void judge(struct review *r, const char *ticket)
 {
 	struct err e;
 	struct box *b = box_of(r, &e);
@@ -152,19 +259,8 @@ static void judge(struct review *r)
 	auto_free char *verb = xstrdup(verb_names[r->want.verb]);
 	char a0[] = "skep-review", *argv[] = {a0, verb, NULL};
 	if (b)
-		review_request(r, &b->row, &in);
+		review_request(r, &b->row, ticket, &in);
 	if (!b || spawn(r, argv, &in, on_judged, &e))
-		finish(r, &e);
-}
-
-static void on_collected(void *ctx, const struct child_end *end)
-{
-	struct review *r = ctx;
-	struct err e;
-	auto_json json_t *answer = child_json(end, "skep-review", &e);
-	if (answer)
-		judge(r);
-	else
 		finish(r, &e);
 }
 
@@ -172,32 +268,36 @@ static void on_job(void *ctx, const struct err *e, const struct outcome *o)
 {
 	struct review *r = ctx;
 	struct err why;
-	auto_free char *shadow = review_path(r, "shadow.git"), *sock = engine_socket(r->g, r->box), *ticket = o && o->ticket ? xstrdup(o->ticket) : NULL;
-	char a0[] = "skep-review", a1[] = "collect", a2[] = "--shadow", a4[] = "--socket", a6[] = "--ticket";
-	char *argv[] = {a0, a1, a2, shadow, a4, sock, a6, ticket, NULL};
-	if (!e && (!ticket || spawn(r, argv, NULL, on_collected, &why))) {
-		e = &why;
-		if (!ticket)
-			err_set(&why, ERR_BUG, "a job without a ticket");
-	}
-	if (e)
+	auto_free char *ticket = o && o->ticket ? xstrdup(o->ticket) : NULL;
+	if (!e && !ticket)
+		e = err_set(&why, ERR_BUG, "a job without a ticket") ? &why : NULL;
+	job_note(r, o);
+	if (e || r->cancelled)
 		finish(r, e);
+	else
+		judge(r, ticket);
+}
+
+static void collect_begin(struct review *r)
+{
+	job(r, "collect", NULL, true, on_job);
 }
 
 static void on_pinned(void *ctx, const struct err *e)
 {
 	struct review *r = ctx;
-	if (e)
+	if (e || r->cancelled)
 		finish(r, e);
 	else if (r->want.verb == REVIEW_UNDO)
-		judge(r);
+		judge(r, NULL);
 	else
-		job(r, "collect", NULL, false, on_job);
+		collect_begin(r);
 }
 
 static void on_exported(void *ctx, const struct child_end *end)
 {
 	struct review *r = ctx;
+	r->child = NULL;
 	struct err e;
 	struct box *b = box_by_id(r->g, r->box);
 	auto_json json_t *last = r->want.branch || end->status ? child_json(end, "skep-review", &e) : NULL;
@@ -250,9 +350,10 @@ static void on_bundling(void *ctx, const struct err *e, const struct outcome *o)
 		argv[n++] = base, argv[n++] = commit;
 	if (!e && b && !ticket)
 		err_set(&why, ERR_BUG, "an exec without a ticket");
-	if (!e && (!b || !ticket || spawn(r, argv, NULL, on_exported, &why)))
+	job_note(r, o);
+	if (!r->cancelled && !e && (!b || !ticket || spawn(r, argv, NULL, on_exported, &why)))
 		e = &why;
-	if (e)
+	if (e || r->cancelled)
 		finish(r, e);
 }
 
@@ -264,19 +365,109 @@ static void export_begin(struct review *r, struct box *b)
 	engine_exec(r->g, r->box, &x, (struct done){on_bundling, r});
 }
 
-static void begin(struct review *r)
+static void steps_begin(struct review *r)
 {
 	struct err e;
 	struct box *b = box_of(r, &e);
-	r->running = true;
-	if (!b)
+	if (!b || r->cancelled)
 		finish(r, &e);
 	else if (r->want.branch || r->want.bundle)
 		export_begin(r, b);
 	else if (r->want.verb == REVIEW_UNDO && b->row.base_pin != PIN_INHERITED)
-		judge(r);
+		judge(r, NULL);
 	else
 		pin_wait(b, on_pinned, r);
+}
+
+static void on_late(struct timer *t)
+{
+	struct review *r = container_of(t, struct review, late);
+	struct err e;
+	err_set(&e, ERR_LIMIT, "the review took longer than %llu s and was ended: name the paths that you want, or set review_seconds in config.yaml",
+		(unsigned long long)r->limits.seconds);
+	review_cancel(r, &e);
+}
+
+static void begin(struct review *r)
+{
+	struct err e;
+	r->running = true;
+	if (config_review(r->g, &r->limits, &e)) {
+		finish(r, &e);
+		return;
+	}
+	r->late.fn = on_late;
+	timer_set(r->g->loop, &r->late, r->limits.seconds * 1000);
+	settle(r, steps_begin);
+}
+
+// --- ending one ---
+
+void review_cancel(struct review *r, const struct err *e)
+{
+	if (r->cancelled)
+		return;
+	r->cancelled = true;
+	r->why = *e;
+	if (!r->running)
+		finish(r, e);
+	else if (r->child)
+		child_term(r->child);
+	// else a step answers, and then it ends
+}
+
+void engine_review_cancel(struct engine *g, uint64_t number)
+{
+	struct err e;
+	err_set(&e, ERR_CONFLICT, "the client of the review has gone");
+	for (struct review *r = g->reviews; r; r = r->next)
+		if (r->number == number) {
+			review_cancel(r, &e);
+			return;
+		}
+}
+
+void review_cancel_all(struct engine *g, const char *box, bool force)
+{
+	struct err e;
+	err_set(&e, ERR_CONFLICT, "sandbox %s is being removed", box);
+	for (struct review *r = g->reviews, *next; r; r = next) {
+		next = r->next;
+		bool only_reads = r->want.verb == REVIEW_DIFF || r->want.verb == REVIEW_EXPORT;
+		if (!strcmp(r->box, box) && (force || only_reads) && r->running)
+			review_cancel(r, &e);
+	}
+	// Those that wait come last: each end begins the next one.
+	for (struct review *r = g->reviews; r;) {
+		bool waits = !strcmp(r->box, box) && !r->running && !r->cancelled && force;
+		if (waits)
+			review_cancel(r, &e);
+		r = waits ? g->reviews : r->next;
+	}
+}
+
+static bool intent_exists(const struct engine *g, const char *box)
+{
+	auto_free char *intent = xasprintf("%s/apply/intent", box);
+	return fs_exists(g->sandboxes, intent);
+}
+
+bool review_end(struct box *b, bool force, void (*then)(void *ctx), void *ctx)
+{
+	struct engine *g = b->g;
+	review_cancel_all(g, b->row.id, force);
+	if (!box_has_review(g, b->row.id) && !intent_exists(g, b->row.id))
+		return false;
+	struct review_wait *w = xcalloc(1, sizeof *w);
+	*w = (struct review_wait){.then = then, .ctx = ctx, .next = g->review_waits};
+	memcpy(w->box, b->row.id, sizeof w->box);
+	g->review_waits = w;
+	if (!box_has_review(g, b->row.id)) {
+		struct review *r = review_new(b, REVIEW_UNDO);
+		r->running = true;
+		settle(r, finish_settled);
+	}
+	return true;
 }
 
 static int check(const struct box *b, const struct review_want *w, struct err *e)
@@ -289,64 +480,186 @@ static int check(const struct box *b, const struct review_want *w, struct err *e
 	return w->to && w->to[0] != '/' ? err_set(e, ERR_INVALID, "\"to\" must be an absolute path") : 0;
 }
 
-void engine_review(struct engine *g, const char *id, struct review_want *w, struct review_done d)
+static struct review *review_new(struct box *b, enum review_verb verb)
+{
+	static uint64_t numbers;
+	struct review *r = xcalloc(1, sizeof *r), **p = &b->g->reviews;
+	*r = (struct review){.g = b->g, .want.verb = verb, .actor = b->g->actor, .out = BUF_INIT(OUT_MAX), .number = ++numbers};
+	memcpy(r->box, b->row.id, sizeof r->box);
+	while (*p)
+		p = &(*p)->next;
+	*p = r;
+	return r;
+}
+
+uint64_t engine_review(struct engine *g, const char *id, struct review_want *w, struct review_done d)
 {
 	struct err e;
 	struct box *b = box_find(g, id, &e);
 	if (!b || check(b, w, &e)) {
 		review_want_done(w);
 		d.fn(d.ctx, &e, NULL);
-		return;
+		return 0;
 	}
-	struct review *r = xcalloc(1, sizeof *r), **p = &g->reviews;
-	*r = (struct review){.g = g, .want = *w, .done = d, .actor = g->actor, .out = BUF_INIT(OUT_MAX)};
+	bool busy = box_has_review(g, b->row.id);
+	struct review *r = review_new(b, w->verb);
+	uint64_t number = r->number;
+	r->want = *w;
+	r->done = d;
 	*w = (struct review_want){0};
-	memcpy(r->box, b->row.id, sizeof r->box);
-	bool busy = false;
-	for (; *p; p = &(*p)->next)
-		busy |= !strcmp((*p)->box, r->box);
-	*p = r;
 	if (!busy)
 		begin(r);
+	for (r = g->reviews; r && r->number != number;)
+		r = r->next;
+	return r ? number : 0;
 }
 
 // --- after a crash ---
 
-static void on_recovered(void *ctx, const struct child_end *end)
+static void on_settled(void *ctx, const struct child_end *end)
 {
 	struct review *r = ctx;
 	struct err e;
 	auto_json json_t *answer = child_json(end, "skep-review", &e);
+	struct box *b = box_by_id(r->g, r->box);
+	r->child = NULL;
 	if (!answer)
 		log_line(LOG_ERROR, "sandbox=%s an apply that was under way could not be settled: %s", r->box, e.msg);
 	else if (strcmp(json_str(answer, "recovered"), "nothing"))
 		log_line(LOG_INFO, "sandbox=%s an apply that was under way was %s", r->box, json_str(answer, "recovered"));
-	finish(r, NULL);
+	if (answer && b)
+		base_changed(b, json_str(answer, "base_after"));
+	r->settled(r);
 }
+
+// Finishes or takes back what an earlier apply left half done.
+static void settle(struct review *r, void (*then)(struct review *r))
+{
+	struct err e;
+	struct box *b = box_by_id(r->g, r->box);
+	if (!b || !intent_exists(r->g, r->box)) {
+		then(r);
+		return;
+	}
+	auto_buf struct buf in = BUF_INIT(REQUEST_MAX);
+	char a0[] = "skep-review", a1[] = "recover", *argv[] = {a0, a1, NULL};
+	r->settled = then;
+	review_request(r, &b->row, NULL, &in);
+	if (!spawn(r, argv, &in, on_settled, &e))
+		return;
+	log_line(LOG_ERROR, "sandbox=%s %s", r->box, e.msg);
+	then(r);
+}
+
+static void outlived_recover(struct engine *g);
 
 void review_recover(struct engine *g)
 {
 	for (struct box *b = g->boxes; b; b = b->next) {
-		struct err e;
-		auto_free char *log = xasprintf("%s/apply", b->row.id);
-		if (!fs_exists(g->sandboxes, log))
+		if (!intent_exists(g, b->row.id))
 			continue;
-		struct review *r = xcalloc(1, sizeof *r);
-		*r = (struct review){.g = g, .running = true, .want.verb = REVIEW_UNDO, .out = BUF_INIT(OUT_MAX), .next = g->reviews};
-		memcpy(r->box, b->row.id, sizeof r->box);
-		g->reviews = r;
-		auto_buf struct buf in = BUF_INIT(REQUEST_MAX);
-		char a0[] = "skep-review", a1[] = "recover", *argv[] = {a0, a1, NULL};
-		review_request(r, &b->row, &in);
-		if (spawn(r, argv, &in, on_recovered, &e)) {
-			log_line(LOG_ERROR, "sandbox=%s %s", r->box, e.msg);
-			finish(r, NULL);
-		}
+		struct review *r = review_new(b, REVIEW_UNDO);
+		r->running = true;
+		settle(r, finish_settled);
 	}
+	outlived_recover(g);
+}
+
+// --- an intent log that outlives its sandbox ---
+
+// Removed by force while what an apply left half done could not be settled: its log stays with the journal, named in
+// SKEP_HOME/unsettled, and the next daemons try again.
+#define UNSETTLED "unsettled"
+
+bool review_outlives(struct box *b)
+{
+	struct err e;
+	auto_free char *intent = xasprintf("journals/%s/apply/intent", b->row.id), *mark = xasprintf(UNSETTLED "/%s", b->row.id);
+	if (!fs_exists(b->g->home_fd, intent))
+		return false;
+	if (fs_mkdirs(b->g->home_fd, UNSETTLED, 0700, &e) || fs_replace(b->g->home_fd, mark, "", 0, 0600, &e)) {
+		log_line(LOG_ERROR, "sandbox=%s its half done apply is not noted: %s", b->row.id, e.msg);
+		return false;
+	}
+	log_line(LOG_ERROR, "sandbox=%s was removed with an apply half done: journals/%s/apply is kept until that can be settled", b->row.id, b->row.id);
+	return true;
+}
+
+struct outlived {
+	struct engine *g;
+	char id[ID_SIZE];
+};
+
+static void on_outlived(void *ctx, const struct child_end *end)
+{
+	struct outlived *o = ctx;
+	struct err e;
+	static const char *const parts[] = {"apply", "shadow.git"};
+	auto_json json_t *answer = child_json(end, "skep-review", &e);
+	auto_free char *mark = xasprintf(UNSETTLED "/%s", o->id);
+	if (!answer) {
+		log_line(LOG_ERROR, "sandbox=%s was removed, and its half done apply could not be settled: %s", o->id, e.msg);
+		free(o);
+		return;
+	}
+	log_line(LOG_INFO, "sandbox=%s was removed; its half done apply was %s", o->id, json_str(answer, "recovered"));
+	char **dirs = NULL;
+	for (size_t i = 0; i < countof(parts); i++) {
+		auto_free char *dir = xasprintf("journals/%s/%s", o->id, parts[i]);
+		if (!i || !heritage_needs(o->g, o->id))
+			strv_add(&dirs, dir);
+	}
+	engine_discard(o->g, dirs);
+	strv_free(dirs);
+	unlinkat(o->g->home_fd, mark, 0);
+	free(o);
+}
+
+static void outlived_settle(struct engine *g, const char *id)
+{
+	struct err e;
+	auto_buf struct buf in = BUF_INIT(REQUEST_MAX);
+	auto_free char *shadow = xasprintf("%s/journals/%s/shadow.git", g->skep_home, id), *log = xasprintf("%s/journals/%s/apply", g->skep_home, id);
+	struct jsonw w = {.b = &in};
+	jw_open(&w, '{');
+	jw_kstr(&w, "shadow", shadow);
+	jw_kstr(&w, "log", log);
+	jw_close(&w, '}');
+	struct outlived *o = xcalloc(1, sizeof *o);
+	o->g = g;
+	memcpy(o->id, id, strlen(id) + 1);
+	char a0[] = "skep-review", a1[] = "recover", *argv[] = {a0, a1, NULL};
+	struct child_spec spec = {.program = "skep-review", .argv = argv, .out_max = 1 << 20, .in = &in, .want_err = true};
+	if (child_start(g, &spec, on_outlived, o, &e))
+		return;
+	log_line(LOG_ERROR, "sandbox=%s %s", id, e.msg);
+	free(o);
+}
+
+static void outlived_recover(struct engine *g)
+{
+	int fd = openat(g->home_fd, UNSETTLED, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *ent;
+	while (d && (ent = readdir(d)))
+		if (id_is(ent->d_name) && strlen(ent->d_name) < ID_SIZE)
+			outlived_settle(g, ent->d_name);
+	if (d)
+		closedir(d);
+	else
+		close_fd(&fd);
 }
 
 void review_free(struct engine *g)
 {
-	while (g->reviews)
+	while (g->reviews) {
+		timer_clear(g->loop, &g->reviews->late);
 		review_drop(g->reviews);
+	}
+	review_scopes_free(g);
+	while (g->review_waits) {
+		struct review_wait *w = g->review_waits;
+		g->review_waits = w->next;
+		free(w);
+	}
 }

@@ -22,4 +22,7 @@ struct review_done {
 	void (*fn)(void *ctx, const struct err *e, const struct buf *out); // out: what skep-review said (docs/review.md)
 	void *ctx;
 };
-void engine_review(struct engine *g, const char *id, struct review_want *w, struct review_done d); // empties *w
+// Empties *w. The number is that of the review while it goes on, 0 when it has ended already.
+uint64_t engine_review(struct engine *g, const char *id, struct review_want *w, struct review_done d);
+// Its client has gone: it ends, unless it is just changing names on the host. Its answer still comes.
+void engine_review_cancel(struct engine *g, uint64_t number);

@@ -4,6 +4,7 @@
 
 #include "base/jsonw.h"
 #include "base/mem.h"
+#include <stdlib.h>
 #include <string.h>
 
 #define OPS_RECORDED 200
@@ -81,11 +82,92 @@ static void put_places(struct jsonw *w, const struct review *r, const struct san
 	}
 }
 
-void review_request(const struct review *r, const struct sandbox *s, struct buf *out)
+// --- parts ---
+
+#define SCOPES 256 // diffs of a part that are remembered
+
+// What a digest of a part was made of: an apply or dismiss that names it looks at the same part.
+struct review_scope {
+	char digest[65];
+	char **paths, **paths_b64;
+};
+
+static const struct review_scope *scope_find(const struct engine *g, const char *digest)
+{
+	for (size_t i = 0; g->scopes && i < SCOPES; i++)
+		if (!strcmp(g->scopes[i].digest, digest))
+			return &g->scopes[i];
+	return NULL;
+}
+
+static void scope_clear(struct review_scope *s)
+{
+	strv_free(s->paths);
+	strv_free(s->paths_b64);
+	*s = (struct review_scope){0};
+}
+
+void review_scope_note(struct review *r, const json_t *last)
+{
+	struct engine *g = r->g;
+	const json_t *summary = last ? json_object_get(last, "summary") : NULL;
+	const char *digest = summary ? json_str(summary, "digest") : "";
+	if (*digest != 'p' || strlen(digest) != 64 || scope_find(g, digest))
+		return;
+	if (!g->scopes)
+		g->scopes = xcalloc(SCOPES, sizeof *g->scopes);
+	struct review_scope *s = &g->scopes[g->next_scope++ % SCOPES];
+	scope_clear(s);
+	memcpy(s->digest, digest, sizeof s->digest);
+	s->paths = strv_copy(r->want.paths);
+	s->paths_b64 = strv_copy(r->want.paths_b64);
+}
+
+void review_scopes_free(struct engine *g)
+{
+	for (size_t i = 0; g->scopes && i < SCOPES; i++)
+		scope_clear(&g->scopes[i]);
+	free(g->scopes);
+	g->scopes = NULL;
+}
+
+// Paths whose contents are collected; all of them where false.
+static bool scope_of(const struct review *r, struct review_scope *out)
+{
+	const struct review_want *q = &r->want;
+	bool lands = q->verb == REVIEW_APPLY || q->verb == REVIEW_DISMISS;
+	const struct review_scope *was = lands && q->digest ? scope_find(r->g, q->digest) : NULL;
+	if (was)
+		*out = *was;
+	else
+		*out = (struct review_scope){.paths = q->paths, .paths_b64 = q->paths_b64};
+	return !r->all && (lands ? was != NULL : !q->all && !q->hunks) && (out->paths || out->paths_b64);
+}
+
+static void put_collect(struct jsonw *w, const struct review *r, const struct sandbox *s, const char *ticket)
+{
+	uint64_t bytes = s->limits.disk && s->limits.disk < r->limits.bytes ? s->limits.disk : r->limits.bytes;
+	auto_free char *sock = engine_socket(r->g, r->box);
+	struct review_scope scope;
+	jw_kstr(w, "socket", sock);
+	jw_kstr(w, "ticket", ticket);
+	jw_ku64(w, "total_max", bytes);
+	jw_ku64(w, "keep_free", r->limits.free);
+	if (!scope_of(r, &scope))
+		return;
+	if (scope.paths)
+		jw_kstrv(w, "scope", scope.paths);
+	if (scope.paths_b64)
+		jw_kstrv(w, "scope_b64", scope.paths_b64);
+}
+
+void review_request(const struct review *r, const struct sandbox *s, const char *ticket, struct buf *out)
 {
 	struct jsonw w = {.b = out};
 	jw_open(&w, '{');
 	put_places(&w, r, s);
+	if (ticket)
+		put_collect(&w, r, s, ticket);
 	put_wishes(&w, &r->want);
 	if (r->want.verb != REVIEW_UNDO)
 		put_set(&w, &r->want);

@@ -2,6 +2,7 @@
 // Project files, which are hostile until their user agreed to exactly these bytes at exactly this path; and the user's
 // and the site's configuration, which are not: an error in one of those stops what would depend on it.
 #include "engine/net_int.h"
+#include "engine/review_int.h"
 
 #include "base/clock.h"
 #include "base/fs.h"
@@ -103,6 +104,26 @@ int config_gate(struct engine *g, struct cell_net *n, struct err *e)
 	return 0;
 }
 
+int config_images(struct engine *g, char *const **mirrors, char *const **insecure, const char **ca_file, struct err *e)
+{
+	const struct config *site, *user;
+	if (config_of(g, SITE, &site, e) || config_of(g, USER, &user, e))
+		return -1;
+	const struct config *both[] = {user, site};
+	*mirrors = *insecure = NULL;
+	*ca_file = NULL;
+	for (size_t i = 0; i < countof(both); i++) {
+		const struct config *c = both[i];
+		if (c && c->image_mirrors)
+			*mirrors = c->image_mirrors;
+		if (c && c->image_insecure)
+			*insecure = c->image_insecure;
+		if (c && c->ca_file)
+			*ca_file = c->ca_file;
+	}
+	return 0;
+}
+
 int config_caches(struct engine *g, bool *on, struct err *e)
 {
 	const struct config *site, *user;
@@ -166,6 +187,24 @@ int budget_read(struct engine *g, struct err *e)
 	if (config_of(g, SITE, &site, e) || config_of(g, USER, &user, e))
 		return -1;
 	g->budget = config_budget(site, user);
+	return 0;
+}
+
+// The site's word counts where both say something.
+int config_review(struct engine *g, struct review_limits *out, struct err *e)
+{
+	const struct config *files[2] = {NULL, NULL};
+	*out = (struct review_limits){LIMIT_REVIEW_BYTES, LIMIT_REVIEW_SECONDS, LIMIT_REVIEW_FREE};
+	if (config_of(g, SITE, &files[1], e) || config_of(g, USER, &files[0], e))
+		return -1;
+	for (size_t i = 0; i < countof(files); i++) {
+		if (files[i] && files[i]->review_bytes)
+			out->bytes = files[i]->review_bytes;
+		if (files[i] && files[i]->review_seconds)
+			out->seconds = files[i]->review_seconds;
+		if (files[i] && files[i]->review_free)
+			out->free = files[i]->review_free;
+	}
 	return 0;
 }
 

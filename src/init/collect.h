@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The job `collect`: what the layers change, with contents, as a stream of changes (base/delta.h) on stdout. And the job
+// The job `collect`: what the layers change, with contents, as a stream of changes (base/delta.h) on stdout; what is wanted
+// of it stands on stdin (delta_ask). And the job
 // `restore`: reads such a stream from stdin and puts each content back whose expectation still holds (compare and swap).
 #pragma once
 #include "init/changes.h"

@@ -22,6 +22,9 @@ struct limits {
 	})
 
 #define LIMIT_TMP (2ULL << 30)		// /tmp, /run and /dev/shm together; and at most half of memory
+#define LIMIT_REVIEW_BYTES (4ULL << 30) // contents that one review copies; review_bytes in config.yaml
+#define LIMIT_REVIEW_SECONDS 600
+#define LIMIT_REVIEW_FREE (1ULL << 30) // disk that a review leaves free: more than LIMIT_HOST_RESERVE, at which commands end
 #define LIMIT_HOST_RESERVE (512ULL << 20) // free space on the host that no cell may eat into
 #define LIMIT_BUNDLE (256ULL << 20)	// commits taken out of a sandbox: so much at least, and four times its disk
 #define LIMIT_REQUEST_BODY (8u << 20)

@@ -72,6 +72,11 @@ static const char *const steps[] = {
 	"CREATE TABLE notes(kind TEXT, key TEXT, text TEXT NOT NULL, PRIMARY KEY(kind, key)) WITHOUT ROWID;",
 
 	"ALTER TABLE nets ADD COLUMN headers BLOB;",
+
+	"ALTER TABLE images ADD COLUMN digest TEXT;"
+	"ALTER TABLE images ADD COLUMN config TEXT;",
+	"CREATE TABLE volumes(id TEXT PRIMARY KEY, name TEXT NOT NULL, owner TEXT NOT NULL, created INTEGER) WITHOUT ROWID;"
+	"CREATE UNIQUE INDEX volume_names ON volumes(owner, name);",
 };
 #define SCHEMA_VERSION ((int)countof(steps))
 
@@ -107,7 +112,7 @@ static const char *const sql[] = {
 	[Q_EXECS_ALL] = "SELECT " EXEC_COLUMNS " FROM execs ORDER BY ord DESC",
 	[Q_EXEC_TRIM] = "DELETE FROM execs WHERE sandbox=?1 AND running=0 AND ord NOT IN "
 			"(SELECT ord FROM execs WHERE sandbox=?1 ORDER BY ord DESC LIMIT ?2)",
-	[Q_IMAGE_ADD] = "INSERT INTO images VALUES(?,?,?,?,?,?)",
+	[Q_IMAGE_ADD] = "INSERT INTO images VALUES(?,?,?,?,?,?,?,?)",
 	[Q_IMAGE_DROP] = "DELETE FROM images WHERE id=?",
 	[Q_IMAGES] = "SELECT * FROM images ORDER BY created DESC, id",
 	[Q_GONE_ADD] = "INSERT OR REPLACE INTO gone VALUES(?,?,?,?)",
@@ -150,6 +155,9 @@ static const char *const sql[] = {
 	[Q_NOTE_SET] = "INSERT OR REPLACE INTO notes VALUES(?,?,?)",
 	[Q_NOTE_DROP] = "DELETE FROM notes WHERE kind=? AND key=?",
 	[Q_NOTES] = "SELECT key,text FROM notes WHERE kind=? ORDER BY key",
+	[Q_VOLUME_ADD] = "INSERT INTO volumes VALUES(?,?,?,?)",
+	[Q_VOLUME_DROP] = "DELETE FROM volumes WHERE id=?",
+	[Q_VOLUMES] = "SELECT * FROM volumes ORDER BY created, id",
 };
 static_assert(countof(sql) == QUERIES, "a text per query");
 

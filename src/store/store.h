@@ -105,6 +105,11 @@ int store_tokens(struct store *s, void (*each)(void *ctx, struct token_row *take
 int store_creation_add(struct store *s, const struct creation_row *c, uint64_t since, struct err *e) MUST_USE;
 int store_creation_get(struct store *s, const char *key, uint64_t since, struct creation_row *out, struct err *e) MUST_USE;
 
+// volume.c
+int store_volume_add(struct store *s, const struct volume_row *v, struct err *e) MUST_USE;
+int store_volume_drop(struct store *s, const char *id, struct err *e) MUST_USE;
+int store_volumes(struct store *s, void (*each)(void *ctx, struct volume_row *taken), void *ctx, struct err *e) MUST_USE; // oldest first
+
 // net.c: what sandboxes may reach, secrets, trust, and the answers that stand for every sandbox.
 int store_net_set(struct store *s, const char *sandbox, const struct net_row *n, struct err *e) MUST_USE;
 int store_nets(struct store *s, void (*each)(void *ctx, const char *sandbox, struct net_row *taken), void *ctx,

@@ -8,7 +8,9 @@
 #include "model/spec.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -149,6 +151,7 @@ int cell_pipe_start(const struct cell_pipe *p, struct cell_pipe_child *c, struct
 	if (c->pid < 0)
 		return err_sys(e, "fork");
 	if (!c->pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL); // it works for its parent alone
 		struct cell_pipe own = *p;
 		struct err why = {0};
 		close(out[0]);

@@ -61,11 +61,16 @@ static int make_shadow(const char *path, struct err *e)
 
 static int open_shadow(struct pin *p, struct err *e)
 {
+	static const char *const dirs[] = {"info", "objects/info", "objects/pack", "refs"};
 	if (make_shadow(p->args->shadow, e))
 		return -1;
 	p->shadow = fs_open(AT_FDCWD, p->args->shadow, O_RDONLY | O_DIRECTORY, 0, e);
 	if (p->shadow < 0)
 		return -1;
+	// a review that came before the pin has made only what it needs itself
+	for (size_t i = 0; i < countof(dirs); i++)
+		if (fs_mkdirs(p->shadow, dirs[i], 0755, e))
+			return -1;
 	while (flock(p->shadow, LOCK_EX))
 		if (errno != EINTR)
 			return err_sys(e, "lock %s", p->args->shadow);

@@ -162,6 +162,7 @@ static int has_attributes(struct pin *p, bool *out, struct err *e)
 	auto_git struct git_run g;
 	struct stat st;
 	pin_git(p, &g);
+	g.patterns = true;
 	git_args(&g, "ls-files", "-z", "--", ":(glob)**/.gitattributes", NULL);
 	if (git_must(&g, e))
 		return -1;

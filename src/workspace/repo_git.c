@@ -164,6 +164,8 @@ static char **command(const struct git_run *g)
 		strv_add(&argv, dir);
 	if (tree)
 		strv_add(&argv, tree);
+	if (!g->patterns)
+		strv_add(&argv, "--literal-pathspecs"); // a path is a path, also ":!x": sandboxes choose their names
 	for (char **a = g->args; a && *a; a++)
 		strv_add(&argv, *a);
 	return argv;

@@ -20,6 +20,7 @@ struct git_run {
 	int hold;	     // a descriptor kept open in git, so that a lock on it lasts as long, or -1
 	struct buf out, err; // what it said; set their maxima before
 	bool relay;	     // stderr goes on to ours, too
+	bool patterns;	     // its paths are patterns of ours; else every path is taken literally
 	int status;	     // wait status
 	int pid, said[2];    // of one that is fed: where its stdout and stderr go
 };

@@ -16,6 +16,7 @@ static bool is_wanted(const struct checkout *c)
 	struct err e;
 	auto_git struct git_run g;
 	git_init(&g, GIT_ALONE, c->repo);
+	g.patterns = true;
 	git_args(&g, "grep", "-q", "filter=lfs", c->commit, "--", ".gitattributes", "**/.gitattributes", NULL);
 	return !git_start(&g, &e) && !g.status;
 }
@@ -59,6 +60,7 @@ static const char *get(const struct tree *t, const struct checkout *c, char **wh
 	remote_init(&g, &u, c->repo, -1);
 	settings(&g, c);
 	g.relay = true;
+	g.patterns = true; // what it starts has patterns of its own
 	git_args(&g, "lfs", "fetch", "origin", c->commit, NULL);
 	int rc = git_start(&g, &e);
 	repo_url_done(&u);

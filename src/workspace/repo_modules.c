@@ -80,7 +80,7 @@ static char *wanted(const struct checkout *c, const char *path)
 	struct err e;
 	auto_git struct git_run g;
 	git_init(&g, GIT_ALONE, c->repo);
-	git_args(&g, "--literal-pathspecs", "ls-tree", "-z", c->commit, "--", path, NULL);
+	git_args(&g, "ls-tree", "-z", c->commit, "--", path, NULL);
 	if (git_start(&g, &e) || g.status || !str_has_prefix(buf_cstr(&g.out), "160000 commit "))
 		return NULL;
 	char *id = g.out.p + 14;

@@ -8,6 +8,7 @@
 #include "workspace/review_copy.h"
 #include "workspace/review_lines.h"
 #include "workspace/review_side.h"
+#include <errno.h>
 
 enum change_kind { CHANGE_ADD, CHANGE_MODIFY, CHANGE_DELETE, CHANGE_MODE, CHANGE_TYPE, CHANGE_RENAME, CHANGE_DIR, CHANGE_RMDIR };
 enum change_state {
@@ -53,6 +54,7 @@ struct review_spec {
 	int64_t t0_ns;	   // when the sandbox was made
 	bool renames, risks;
 	bool ignored; // what the host ignores too
+	char **scope; // paths whose contents were collected, if the copy has not all of them; borrowed
 	char **hide;  // globs (model/glob.h) of what the sandbox never saw: no change of its; NULL = none
 };
 
@@ -63,6 +65,7 @@ struct review {
 	uint8_t p_tree[SHADOW_OID];
 	int root, base_root; // -1: there is none. base_root may be root itself
 	bool gone;	     // there was one
+	bool lost;	     // what the base was is gone with it
 	bool folds;	     // root takes names in other letters for the same
 	struct change **v;   // sorted by review_path_cmp
 	size_t n, cap;
@@ -70,6 +73,9 @@ struct review {
 	char digest[65];
 	uint64_t ignored; // changes left out
 };
+
+// In err.sys: only a part of the changes was collected, and it can not be judged without the rest.
+#define REVIEW_NEEDS_ALL ESTALE
 
 #define HOST_KEPT (64u << 10)	 // bytes of one file
 #define HOST_KEPT_ALL (256u << 20) // and of all

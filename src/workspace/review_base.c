@@ -49,13 +49,10 @@ int review_base_ensure(const char *shadow, struct err *e)
 	uint8_t oid[SHADOW_OID];
 	if (make(shadow, e) || shadow_open(shadow, &s, e))
 		return -1;
-	int rc = 0;
-	if (!fs_exists(shadow_dir(s), "refs/skep/p"))
-		rc = name_base(s, e);
-	else
-		rc = shadow_base(s, oid, e); // a base that can not be read is said now, not half way
+	// a base that can not be read is said now, not half way; one whose objects are gone is judged as such
+	int rc = shadow_base(s, oid, e);
 	shadow_close(s);
-	return rc;
+	return rc && e->kind == ERR_NOT_FOUND ? 0 : rc;
 }
 
 void review_base_t0(int shadow, int64_t *t0_ns)

@@ -4,8 +4,8 @@
 #include "base/err.h"
 #include <stdint.h>
 
-// Makes it where there is none, and names P: what skep-repo pinned, or nothing (then a file of the base that is older than
-// the sandbox is its own P).
+// Makes it where there is none. P is what skep-repo pinned, or nothing (then a file of the base that is older than the
+// sandbox is its own P).
 int review_base_ensure(const char *shadow, struct err *e) MUST_USE;
 // Makes tree (hex; "-" = what was pinned there at first) the P of `shadow`, with the objects of the shadow `from` (may be the
 // same one, or be gone when they are here already), and t0_ns, when that base was, unless `from` says. out_hex: P.

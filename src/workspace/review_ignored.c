@@ -6,11 +6,15 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "workspace/repo_git.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/wait.h>
+
+// Before each path: check-ignore knows no literal paths, and would take ":!x" for one that is left out.
+#define HERE "./"
 
 // New, or there already and ignored when the base was pinned.
 static bool may_be_ignored(const struct change *c)
@@ -35,7 +39,7 @@ static size_t candidates(const struct review *r, struct buf *out)
 		const struct change *c = r->v[i];
 		if (!may_be_ignored(c) || is_behind_link(r, c->path))
 			continue;
-		buf_fmt(out, "%s%s", c->path, c->kind == CHANGE_DIR ? "/" : "");
+		buf_fmt(out, HERE "%s%s", c->path, c->kind == CHANGE_DIR ? "/" : "");
 		buf_byte(out, 0);
 		n++;
 	}
@@ -50,7 +54,8 @@ static void drop(struct review *r, const char *said, size_t n)
 	for (size_t i = 0; i < r->n; i++) {
 		struct change *c = r->v[i];
 		size_t len = strlen(c->path);
-		bool named = said < end && may_be_ignored(c) && !strncmp(said, c->path, len) && (!said[len] || !strcmp(said + len, "/"));
+		const char *path = said < end && str_has_prefix(said, HERE) ? said + strlen(HERE) : NULL;
+		bool named = path && may_be_ignored(c) && !strncmp(path, c->path, len) && (!path[len] || !strcmp(path + len, "/"));
 		if (!named) {
 			r->v[to++] = c;
 			continue;
@@ -72,6 +77,7 @@ int review_drop_ignored(struct review *r, struct err *e)
 	auto_git struct git_run g;
 	git_init(&g, GIT_ALONE, r->spec.shadow);
 	g.tree = r->spec.target;
+	g.patterns = true;
 	git_args(&g, "check-ignore", "-z", "--stdin", "--no-index", NULL);
 	auto_fd int in = git_stdin(ask.p, ask.n, e);
 	g.in = in;

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/sha256.h"
 #include "base/str.h"
+#include "workspace/review_apply.h"
 #include "workspace/review_patch.h"
 #include <string.h>
 
@@ -179,19 +180,27 @@ static void discarded_json(const struct review *r, struct jsonw *w)
 	jw_close(w, ']');
 }
 
+static uint64_t taken_hunks(const struct change *c)
+{
+	uint64_t n = 0;
+	for (size_t i = 0; i < c->hunks.n; i++)
+		n += c->hunks.v[i].take && c->hunks.v[i].state != HUNK_THERE;
+	return n;
+}
+
 void review_summary_json(const struct review *r, struct jsonw *w)
 {
 	uint64_t counts[4] = {0}, risky = 0, hunks = 0, conflicts = 0;
 	char hex[41];
 	for (size_t i = 0; i < r->n; i++) {
 		const struct change *c = r->v[i];
-		if (c->hidden)
+		if (c->hidden || !change_is_taken(c))
 			continue;
 		counts[c->kind == CHANGE_DIR || c->kind == CHANGE_RMDIR]++;
 		counts[2] += c->added;
 		counts[3] += c->removed;
 		risky += c->n_risks > 0;
-		hunks += c->hunks.n;
+		hunks += taken_hunks(c);
 		conflicts += c->state == STATE_CONFLICT || c->state == STATE_LOST;
 	}
 	shadow_hex(r->p_tree, hex);

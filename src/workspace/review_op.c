@@ -16,6 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define HOLE_BLOCK (64u << 10)
+
 struct names {
 	int dir, temp_dir;
 	const char *name, *temp;
@@ -66,6 +68,28 @@ static int match(int dir, const char *name, const struct op *op, enum match *out
 	return 0;
 }
 
+static bool is_zero(const char *p, size_t n)
+{
+	return !*p && !memcmp(p, p + 1, n - 1);
+}
+
+// Blocks of zeros become holes: a file that is nearly empty inside must not fill the host's disk.
+static int content_write(int fd, const char *p, size_t n, struct err *e)
+{
+	size_t end;
+	for (size_t at = 0; at < n; at = end) {
+		bool hole = n - at >= HOLE_BLOCK && is_zero(p + at, HOLE_BLOCK);
+		for (end = at + HOLE_BLOCK; end < n && n - end >= HOLE_BLOCK && is_zero(p + end, HOLE_BLOCK) == hole;)
+			end += HOLE_BLOCK;
+		end = end < n ? end : n;
+		if (hole && lseek(fd, (off_t)(end - at), SEEK_CUR) < 0)
+			return err_sys(e, "leave a hole");
+		if (!hole && fs_write_all(fd, p + at, end - at, e))
+			return -1;
+	}
+	return n && ftruncate(fd, (off_t)n) ? err_sys(e, "length") : 0;
+}
+
 static int write_file(struct txn_env *env, int fd, const struct op *op, struct err *e)
 {
 	struct shadow_bytes object = {0};
@@ -73,7 +97,7 @@ static int write_file(struct txn_env *env, int fd, const struct op *op, struct e
 	size_t n = op->bytes_n;
 	if (!p && shadow_read(env->shadow, op->now.oid, &object, e))
 		return err_wrap(e, "%.200s", op->path);
-	int rc = fs_write_all(fd, p ? p : object.p, p ? n : object.n, e);
+	int rc = content_write(fd, p ? p : object.p, p ? n : object.n, e);
 	if (object.object)
 		shadow_bytes_done(&object);
 	if (rc && e->kind == ERR_LIMIT)

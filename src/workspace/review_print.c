@@ -89,6 +89,14 @@ int review_print_diff(struct review *r, struct review_request *q, struct err *e)
 	jw_open(&w, '{');
 	jw_key(&w, "summary");
 	review_summary_json(r, &w);
+	if (q->fetch.socket) {
+		jw_key(&w, "copy");
+		jw_open(&w, '{');
+		jw_ku64(&w, "files", q->collected.copied);
+		jw_ku64(&w, "bytes", q->collected.bytes);
+		jw_ku64(&w, "disk", q->collected.disk);
+		jw_close(&w, '}');
+	}
 	jw_close(&w, '}');
 	return review_print_line(&b, e);
 }
@@ -168,12 +176,30 @@ int review_print_result(const struct apply_result *r, enum txn_recovered before,
 	return review_print_line(&b, e);
 }
 
-int review_print_recovered(enum txn_recovered what, struct err *e)
+// What P is now: the recovery of a whole apply has moved it.
+static void print_base(const char *shadow, struct jsonw *w)
+{
+	struct shadow *s;
+	struct err none;
+	uint8_t oid[SHADOW_OID];
+	char hex[41];
+	if (shadow_open(shadow, &s, &none))
+		return;
+	if (!shadow_base(s, oid, &none)) {
+		shadow_hex(oid, hex);
+		jw_kstr(w, "base_after", hex);
+	}
+	shadow_close(s);
+}
+
+int review_print_recovered(const char *shadow, enum txn_recovered what, struct err *e)
 {
 	auto_buf struct buf b = BUF_INIT(1 << 10);
 	struct jsonw w = {.b = &b};
 	jw_open(&w, '{');
 	jw_kstr(&w, "recovered", recovered_name(what));
+	if (what == TXN_FINISHED)
+		print_base(shadow, &w);
 	jw_close(&w, '}');
 	return review_print_line(&b, e);
 }

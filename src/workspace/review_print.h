@@ -8,5 +8,5 @@ int review_print_line(struct buf *b, struct err *e) MUST_USE;
 int review_print_diff(struct review *r, struct review_request *q, struct err *e) MUST_USE;
 int review_print_mail(struct review *r, struct review_request *q, struct err *e) MUST_USE; // or the commit, for a parent
 int review_print_result(const struct apply_result *r, enum txn_recovered before, struct err *e) MUST_USE;
-int review_print_recovered(enum txn_recovered what, struct err *e) MUST_USE;
+int review_print_recovered(const char *shadow, enum txn_recovered what, struct err *e) MUST_USE;
 int review_print_dismissed(uint64_t paths, struct err *e) MUST_USE;

@@ -108,6 +108,21 @@ static int get_places(const json_t *o, struct review_request *r, struct err *e)
 	return r->spec.shadow ? 0 : err_set(e, ERR_INVALID, "\"shadow\" is missing");
 }
 
+// The job to collect from first; none: what was collected last is looked at.
+static int get_fetch(const json_t *o, struct review_request *r, struct err *e)
+{
+	r->fetch.spec = (struct collect_spec){COPY_FILE_MAX, COPY_TOTAL_MAX, 0, NULL};
+	if (get_paths(o, "scope", &r->spec.scope, e) || json_get_str(o, "socket", &r->fetch.socket, e) || json_get_str(o, "ticket", &r->fetch.ticket, e) ||
+	    json_get_u64(o, "file_max", &r->fetch.spec.file_max, e) || json_get_u64(o, "total_max", &r->fetch.spec.total_max, e) ||
+	    json_get_u64(o, "keep_free", &r->fetch.spec.keep_free, e))
+		return -1;
+	r->fetch.shadow = r->spec.shadow;
+	r->fetch.spec.paths = r->spec.scope;
+	if (r->fetch.spec.file_max > COPY_FILE_MAX)
+		r->fetch.spec.file_max = COPY_FILE_MAX;
+	return r->fetch.socket && !r->fetch.ticket ? err_set(e, ERR_INVALID, "\"ticket\" is missing") : 0;
+}
+
 static int get_wishes(const json_t *o, struct review_request *r, struct err *e)
 {
 	static const char *const formats[] = {"json", "patch", "stat", "name-status", NULL};
@@ -136,10 +151,11 @@ int review_request_read(const char *p, size_t n, struct review_request *r, struc
 {
 	static const char *const known[] = {"edits", "ignored", "hide", "shadow", "target", "base", "log",	"out",	  "to",	     "dev",	"ino",	  "t0",	      "umask",
 					    "format", "conflicts", "context", "text", "digest", "accept_risk", "accept", "accept_b64",
+					    "scope", "scope_b64", "socket", "ticket", "file_max", "total_max", "keep_free",
 					    "set",    "author",	 "email", "subject", "message", "date", "parent", NULL};
 	*r = (struct review_request){.spec.renames = true, .spec.risks = true, .context = 3};
 	r->json = json_read(p, n, e);
-	if (r->json && json_is_object(r->json) && !json_only(r->json, known, e) && !get_places(r->json, r, e) &&
+	if (r->json && json_is_object(r->json) && !json_only(r->json, known, e) && !get_places(r->json, r, e) && !get_fetch(r->json, r, e) &&
 	    !get_wishes(r->json, r, e))
 		return 0;
 	if (r->json && !json_is_object(r->json))
@@ -155,6 +171,7 @@ void review_request_done(struct review_request *r)
 	strv_free(r->apply.accept);
 	strv_free(r->apply.edits);
 	strv_free(r->spec.hide);
+	strv_free(r->spec.scope);
 	json_decref(r->json);
 	*r = (struct review_request){0};
 }

@@ -3,6 +3,7 @@
 #pragma once
 #include "base/json.h"
 #include "workspace/review_apply.h"
+#include "workspace/review_fetch.h"
 
 enum review_format { FORMAT_JSON, FORMAT_PATCH, FORMAT_STAT, FORMAT_NAME_STATUS };
 
@@ -10,6 +11,8 @@ struct review_request {
 	json_t *json; // owned; strings below are borrowed from it
 	struct review_spec spec;
 	struct apply_spec apply;
+	struct review_fetch fetch; // socket NULL: what was collected last is looked at
+	struct collect_result collected;
 	const char *log, *out;
 	enum review_format format;
 	int context; // of patches (3), and of hunks' text in JSON (-1: no text)

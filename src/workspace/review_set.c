@@ -52,6 +52,8 @@ static int look_host(int root, const char *path, struct side *out, struct buf *b
 static int look_base(struct review *r, struct change *c, const struct side *base_host, struct err *e)
 {
 	struct shadow_entry en;
+	if (r->lost)
+		return err_set(e, ERR_NOT_FOUND, "the base is gone");
 	int found = shadow_lookup(r->shadow, r->p_tree, c->path, &en, e);
 	if (found < 0)
 		return -1;
@@ -76,7 +78,7 @@ static int look_base(struct review *r, struct change *c, const struct side *base
 	return 0;
 }
 
-static void look_copy(struct review *r, struct change *c)
+static void look_copy(struct change *c)
 {
 	const struct copy_entry *en = c->entry;
 	c->s = (struct side){0};
@@ -86,8 +88,8 @@ static void look_copy(struct review *r, struct change *c)
 	c->s.hashed = en->kind != 'h';
 	memcpy(c->s.sha, en->sha, sizeof c->s.sha);
 	c->unseen = !en->kept;
-	if (en->kept) {
-		shadow_hash(review_copy_bytes(&r->copy, en), en->size, c->s.oid);
+	if (en->kept && en->hashed) {
+		memcpy(c->s.oid, en->oid, sizeof c->s.oid);
 		c->s.objected = true;
 	}
 }
@@ -122,7 +124,7 @@ static int consider(struct review *r, const char *path, const struct copy_entry 
 	c->host = BUF_INIT(HOST_KEPT + 1);
 	c->entry = en;
 	c->in_gone_dir = in_gone_dir;
-	look_copy(r, c);
+	look_copy(c);
 	int rc = look_host(r->root, path, &c->h, &bytes, e);
 	if (!rc && c->h.type == SIDE_OTHER)
 		c->why = xstrdup(e->msg);
@@ -161,7 +163,7 @@ static int on_base_file(void *arg, const char *path, const struct shadow_entry *
 {
 	struct expand *x = arg;
 	const struct copy_entry *own = review_copy_find(&x->r->copy, path);
-	if (en->mode == 0160000 || is_hidden(x->r, path) || (own && strchr("flhx", own->kind)))
+	if (en->mode == 0160000 || is_hidden(x->r, path) || (own && strchr("flhxn", own->kind)))
 		return 0;
 	return consider(x->r, path, NULL, true, x->e);
 }
@@ -204,7 +206,7 @@ static int on_host_entry(void *arg, const char *path, const struct side *s)
 		x->kept = xstrdup(path);
 		return 0;
 	}
-	if (own && strchr("flhx", own->kind))
+	if (own && strchr("flhxn", own->kind))
 		return 0;
 	if (s->type == SIDE_DIR) {
 		bool stays = copy_has_dir(x->r, path) || (x->kept && review_path_below(x->kept, path));
@@ -238,7 +240,9 @@ static int expand(struct review *r, const char *dir, bool itself, struct err *e)
 {
 	enum side_type now;
 	struct expand x = {.r = r, .e = e};
-	if (shadow_walk(r->shadow, r->p_tree, dir, on_base_file, &x, e) || host_type(r, dir, &now, e))
+	if (!r->lost && shadow_walk(r->shadow, r->p_tree, dir, on_base_file, &x, e) && (e->kind != ERR_NOT_FOUND || r->root >= 0))
+		return -1; // with the repository the list of what was there can be gone
+	if (host_type(r, dir, &now, e))
 		return -1;
 	if (r->base_root != r->root || now != SIDE_DIR)
 		return 0;
@@ -337,6 +341,8 @@ static void make_digest(struct review *r)
 	for (size_t i = 0; i < r->n; i++)
 		add_digest(&h, r->v[i]);
 	sha256_end_hex(&h, r->digest);
+	if (r->copy.scoped)
+		r->digest[0] = 'p'; // of a part: never equal to one of all changes
 }
 
 static int open_dir(const char *path, uint64_t dev, uint64_t ino)
@@ -347,6 +353,47 @@ static int open_dir(const char *path, uint64_t dev, uint64_t ino)
 	if (fd < 0 || fstat(fd, &st) || (ino && (st.st_ino != ino || (dev && st.st_dev != dev))))
 		return -1;
 	return take_fd(&fd);
+}
+
+// With the directory of a sandbox its repository may be gone, and with it what the base was. A directory that changes are
+// applied to instead has perhaps the same objects.
+static int open_base(struct review *r, struct err *e)
+{
+	struct err none;
+	if (r->spec.base && r->root >= 0 && r->base_root < 0 && fs_exists(r->root, ".git/objects")) {
+		auto_free char *objects = xasprintf("%s/.git/objects", r->spec.target);
+		if (shadow_borrow(r->shadow, objects, &none))
+			err_set(e, ERR_NOT_FOUND, "%s", none.msg); // then it is lost, as below
+	}
+	if (!shadow_base(r->shadow, r->p_tree, e))
+		return 0;
+	r->lost = e->kind == ERR_NOT_FOUND && (r->root < 0 || r->base_root < 0);
+	return r->lost ? shadow_empty_tree(r->shadow, r->p_tree, e) : -1;
+}
+
+// Where a part was asked for, a deleted file in it may have its new name outside of it, or the other way round: then the
+// part alone would be judged as something else, and all of it is needed.
+static int check_scope(struct review *r, struct err *e)
+{
+	bool adds[2] = {false, false}, deletes[2] = {false, false};
+	for (size_t i = 0; r->copy.scoped && i < r->copy.n; i++) {
+		const struct copy_entry *en = &r->copy.v[i];
+		struct shadow_entry base;
+		bool in = delta_path_meets(r->spec.scope, en->path);
+		if (strchr("xo", en->kind))
+			deletes[in] = true;
+		if (!strchr("fhn", en->kind) || adds[in])
+			continue;
+		int found = shadow_lookup(r->shadow, r->p_tree, en->path, &base, e);
+		if (found < 0)
+			return -1;
+		adds[in] = !found;
+	}
+	if (!(adds[0] && deletes[1]) && !(adds[1] && deletes[0]))
+		return 0;
+	err_set(e, ERR_CONFLICT, "a file may have been renamed out of what was named: all changes are needed");
+	e->sys = REVIEW_NEEDS_ALL;
+	return -1;
 }
 
 int review_open(const struct review_spec *spec, struct review *out, struct err *e)
@@ -364,9 +411,12 @@ int review_open(const struct review_spec *spec, struct review *out, struct err *
 	if (!rc)
 		rc = review_copy_open(shadow_dir(r->shadow), &r->copy, e);
 	if (!rc)
-		rc = shadow_base(r->shadow, r->p_tree, e);
+		rc = open_base(r, e);
+	if (!rc)
+		rc = check_scope(r, e);
 	for (size_t i = 0; !rc && i < r->copy.n; i++)
-		rc = take_entry(r, &r->copy.v[i], e);
+		if (!r->copy.scoped || delta_path_meets(spec->scope, r->copy.v[i].path))
+			rc = take_entry(r, &r->copy.v[i], e);
 	if (!rc)
 		drop_doubles(r);
 	if (!rc && !spec->ignored)

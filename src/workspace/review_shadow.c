@@ -4,6 +4,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "workspace/pin.h"
 #include "workspace/review_copy.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -94,17 +95,35 @@ static git_oid oid_of(const uint8_t raw[SHADOW_OID])
 	return id;
 }
 
+// What was reviewed last; before any review what was pinned; else nothing, which is not written down: a base that is away
+// for a moment may still be pinned.
+static int base_name(struct shadow *s, struct buf *out, struct err *e)
+{
+	if (!fs_read(s->dir, "refs/skep/p", out, e))
+		return 1;
+	if (e->sys != ENOENT)
+		return -1;
+	buf_clear(out);
+	if (!fs_read(s->dir, PIN_REF, out, e))
+		return 1;
+	return e->sys == ENOENT ? 0 : -1;
+}
+
+int shadow_borrow(struct shadow *s, const char *objects, struct err *e)
+{
+	int rc = git_odb_add_disk_alternate(s->odb, objects);
+	return rc ? git_fails(e, rc, "use the objects of the target") : 0;
+}
+
 int shadow_base(struct shadow *s, uint8_t out[SHADOW_OID], struct err *e)
 {
 	auto_buf struct buf b = BUF_INIT(4096);
 	git_object *named = NULL, *tree = NULL;
-	if (fs_read(s->dir, "refs/skep/p", &b, e)) {
-		if (e->sys == ENOENT)
-			err_set(e, ERR_UNAVAILABLE, "the base of this sandbox is not pinned yet: try again");
-		return -1;
-	}
+	int found = base_name(s, &b, e);
+	if (found <= 0)
+		return found ? -1 : shadow_empty_tree(s, out, e);
 	if (shadow_unhex(buf_cstr(&b), out))
-		return err_set(e, ERR_SYSTEM, "refs/skep/p of the shadow repository holds no object id");
+		return err_set(e, ERR_SYSTEM, "the base of the shadow repository has no object id");
 	git_oid id = oid_of(out);
 	int rc = git_object_lookup(&named, s->repo, &id, GIT_OBJECT_ANY);
 	if (!rc)
@@ -147,9 +166,11 @@ int shadow_lookup(struct shadow *s, const uint8_t tree[SHADOW_OID], const char *
 	git_tree_entry *en = NULL;
 	if (tree_of(s, tree, &t, e))
 		return -1;
+	git_error_clear();
 	int rc = git_tree_entry_bypath(&en, t, path), found = rc ? 0 : 1;
-	// What is no tree has nothing below it.
-	if (rc && rc != GIT_ENOTFOUND && git_error_last() && git_error_last()->klass != GIT_ERROR_TREE)
+	// What is no tree has nothing below it. A tree whose object is gone is another matter.
+	const git_error *why = rc ? git_error_last() : NULL;
+	if (why && why->klass != GIT_ERROR_TREE)
 		found = git_fails(e, rc, path);
 	if (found == 1) {
 		out->mode = git_tree_entry_filemode(en);

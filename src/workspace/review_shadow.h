@@ -31,7 +31,10 @@ int shadow_open(const char *path, struct shadow **out, struct err *e) MUST_USE;
 void shadow_close(struct shadow *s);
 int shadow_dir(const struct shadow *s); // borrowed fd of the directory
 
-// Tree P as refs/skep/p names it (a tree, or a commit). UNAVAILABLE while the base is not pinned.
+// Objects of another repository are found, too, as long as s is open.
+int shadow_borrow(struct shadow *s, const char *objects, struct err *e) MUST_USE;
+// Tree P as refs/skep/p names it (a tree, or a commit); before the first apply what was pinned, or the empty tree. NOT_FOUND:
+// its objects are gone with the repository that they were borrowed from.
 int shadow_base(struct shadow *s, uint8_t out[SHADOW_OID], struct err *e) MUST_USE;
 int shadow_base_set(struct shadow *s, const uint8_t oid[SHADOW_OID], struct err *e) MUST_USE; // durable
 // 1 found, 0 not there.

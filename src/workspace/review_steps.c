@@ -181,6 +181,12 @@ static bool hits_conflict(const struct change *c)
 	return c->state == STATE_CONFLICT && c->whole;
 }
 
+// Without its base a file can still go where nothing is in its way.
+static bool is_free_elsewhere(const struct apply_spec *a, const struct change *c)
+{
+	return a->to && c->state == STATE_LOST && c->h.type == SIDE_NONE && c->s.type != SIDE_NONE && c->entry && c->entry->kept && !c->entry->torn;
+}
+
 static bool takes_markers(const struct change *c)
 {
 	return c->state == STATE_CONFLICT && !c->whole && !c->binary && !(c->entry && c->entry->torn);
@@ -203,11 +209,12 @@ static int check_taken(struct review *r, const struct apply_spec *a, struct appl
 		if (!change_is_taken(c))
 			continue;
 		if (c->unseen)
-			return err_set(e, ERR_LIMIT, "%.200s is longer than %llu bytes: copy it out with `skep cp`",
-				       c->path, (unsigned long long)COPY_FILE_MAX);
+			return err_set(e, ERR_LIMIT, "%.200s (%llu MiB) is more than a review copies: take it out with `skep cp`, take the others by their paths, "
+				       "or raise review_bytes in config.yaml (a single file: %llu MiB at most)",
+				       c->path, (unsigned long long)(c->s.size >> 20), (unsigned long long)(COPY_FILE_MAX >> 20));
 		if (c->n_risks && !is_accepted(a, c) && ++risky)
 			refusal_add(why, c->path, "%s: %s", c->risks[0].flag, c->risks[0].reason);
-		if (a->from_base || !hits_conflict(c) || (a->conflicts == CONFLICTS_MARKERS && takes_markers(c)))
+		if (a->from_base || is_free_elsewhere(a, c) || !hits_conflict(c) || (a->conflicts == CONFLICTS_MARKERS && takes_markers(c)))
 			continue;
 		if (a->conflicts == CONFLICTS_SKIP) {
 			leave_out(c, out);

@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -247,7 +248,10 @@ static int prepare(struct txn_env *env, struct txn *t, struct err *e)
 	for (size_t i = 0; i < t->n; i++)
 		if (op_prepare(env, &t->v[i], e))
 			return -1;
-	return sync_all(env, t, true, e) || shadow_sync(env->shadow, e) || fault(FAULT_REVIEW_COMMIT, e) ||
+	if (sync_all(env, t, true, e) || shadow_sync(env->shadow, e))
+		return -1;
+	signal(SIGTERM, SIG_IGN); // from here on it is quicker done than taken back
+	return fault(FAULT_REVIEW_COMMIT, e) ||
 			       set_phase(env, t, "commit", e)
 		       ? -1
 		       : 0;
@@ -306,6 +310,7 @@ int txn_top(int log, uint64_t *out, struct err *e)
 static int resume(struct txn_env *env, struct txn *t, const char *phase, enum txn_recovered *out, struct err *e)
 {
 	env->resume = true;
+	signal(SIGTERM, SIG_IGN);
 	*out = TXN_REVERTED;
 	if (!strcmp(phase, "prepare"))
 		return clean_all(env, t, true, e) || drop_intent(env, e) ? -1 : 0;

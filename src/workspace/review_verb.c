@@ -86,7 +86,9 @@ static int do_recover(struct review_request *q, struct refusal *why, struct err 
 	enum txn_recovered what = TXN_NOTHING;
 	auto_fd int lock = -1, log = open_log(q, &lock, e);
 	(void)why;
-	return log < 0 || recover(q, log, &what, e) ? -1 : review_print_recovered(what, e);
+	if (log < 0 || recover(q, log, &what, e))
+		return -1;
+	return review_print_recovered(q->spec.shadow, what, e);
 }
 
 static int write_dismissal(struct review *r, struct review_request *q, uint64_t *paths, struct err *e)
@@ -148,7 +150,7 @@ int review_verb_run(const char *name, bool *out_raw, struct refusal *why, struct
 	if (fs_read_fd(0, &in, e) || review_request_read(buf_cstr(&in), in.n, &q, e))
 		return -1;
 	*out_raw = verbs[i].is_raw && verbs[i].is_raw(&q);
-	int rc = verbs[i].run(&q, why, e);
+	int rc = (q.fetch.socket && review_fetch_run(&q.fetch, &q.collected, e)) || verbs[i].run(&q, why, e) ? -1 : 0;
 	review_request_done(&q);
 	return rc;
 }

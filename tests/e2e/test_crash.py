@@ -2,17 +2,20 @@
 """Crash-only: kill -9 of any of our processes, at any time, loses nothing that it should not."""
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
-from kit import find_procs, proc_start, text, wait_for
+from fixtures import write_project
+from kit import World, find_procs, proc_start, text, wait_for
 
 COUNT = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); echo $i; [ $((i % 500)) = 0 ] && sleep 0.3; done; exit 11"
 EXPECT = "".join(f"{i}\n" for i in range(1, 3001)).encode()
@@ -348,3 +351,85 @@ def test_a_client_that_dies_on_its_way_holds_nobody_up(home, skep):
     assert answer["attach"]["ticket"]
     xid = answer["exec"]["id"]
     assert wait_for(lambda: (lambda r: r["state"] == "exited" and r)(home.exec_row(xid)), 40, why="its end")["status"] == 5
+
+
+# --- skep-review dies in the middle of an apply ---
+
+STEPS = ["review.intent:kill", "review.temp:kill:2", "review.commit:kill", "review.step:kill:1", "review.step:kill:3", "review.done:kill", "review.base:kill",
+         "review.clean:kill", "review.end:kill"]
+
+
+@pytest.fixture
+def dying(programs):
+    """A World whose skep-review dies where the file `fault` says, as often as lines stand in it."""
+    with contextlib.ExitStack() as stack:
+        d = stack.enter_context(tempfile.TemporaryDirectory(prefix="skfault"))
+        os.chmod(d, 0o755)
+        for name in os.listdir(programs):
+            if name.startswith("skep"):
+                os.symlink(f"{programs}/{name}", f"{d}/{name}")
+        os.unlink(f"{d}/skep-review")
+        Path(f"{d}/skep-review").write_text(f"""#!/bin/sh
+[ "$1" = apply ] || [ "$1" = recover ] && if [ -s {d}/fault ]; then
+	SKEP_FAULT=$(head -n 1 {d}/fault); export SKEP_FAULT
+	sed -i 1d {d}/fault
+fi
+exec {programs}/skep-review "$@"
+""")
+        os.chmod(f"{d}/skep-review", 0o755)
+        for name in ("skep", "skepd", "skep-cell"):  # what finds its sisters by its own place must be there itself
+            os.unlink(f"{d}/{name}")
+            shutil.copy(f"{programs}/{name}", f"{d}/{name}")
+        w = World(d)
+        w.die = lambda *points: Path(f"{d}/fault").write_text("".join(f"{p}\n" for p in points))
+        w.left = lambda: Path(f"{d}/fault").read_text()
+        yield w
+        w.close(check=False)
+
+
+def whole(d):
+    return {p.relative_to(d).as_posix(): p.read_text() for p in Path(d).rglob("*") if p.is_file() and ".git/" not in p.as_posix()}
+
+
+def apply_that_dies(w, *points):
+    """The project before and after, and the sandbox whose apply died between the two."""
+    write_project(w.dir)
+    before = whole(w.dir)
+    sid = w.new()
+    w.skep("exec", sid, "--", "sh", "-ec", "echo more >> main.c; rm sub/deep/note.txt; echo new > new; echo int >> add.h; mkdir x; echo y > x/y").ok()
+    after = {**before, "main.c": before["main.c"] + "more\n", "add.h": before["add.h"] + "int\n", "new": "new\n", "x/y": "y\n"}
+    del after["sub/deep/note.txt"]
+    w.die(*points)
+    assert w.skep("apply", "--yes", sid).rc
+    return sid, before, after
+
+
+def test_an_apply_that_died_is_settled_by_whatever_comes_next(dying):
+    for n, (verb, args) in enumerate([("rm", ["--force"]), ("diff", []), ("undo", []), ("export", ["--patch", "-"]), ("dismiss", ["--yes"])]):
+        for point in STEPS if verb == "rm" else STEPS[n % 4 :: 4]:
+            shutil.rmtree(dying.dir)
+            os.mkdir(dying.dir)
+            sid, before, after = apply_that_dies(dying, point)
+            assert not dying.left(), f"{point} was not reached"
+            dying.skep(verb, *args[:1], sid, *args[1:]) if verb == "rm" else dying.skep(verb, sid, *args)
+            now = whole(dying.dir)
+            if verb == "undo":
+                assert now == before, f"undo after {point}"
+            else:
+                assert now in (before, after), f"{verb} after {point}: {now.keys()}"
+            if verb != "rm":
+                dying.skep("rm", "--force", sid).ok()
+            assert whole(dying.dir) == now
+            assert not os.path.exists(f"{dying.skep_home}/unsettled")
+
+
+def test_a_half_done_apply_outlives_its_sandbox(dying):
+    sid, before, after = apply_that_dies(dying, "review.step:kill:2", "review.step:kill:1")
+    dying.skep("rm", "--force", sid).ok()
+    assert os.listdir(f"{dying.skep_home}/unsettled") == [sid]
+    assert whole(dying.dir) not in (before, after)
+    dying.kill_skepd()
+    dying.skep("ps").ok()  # starts the next one
+    wait_for(lambda: not os.listdir(f"{dying.skep_home}/unsettled"), 30, why="the apply to be settled")
+    assert whole(dying.dir) in (before, after)
+    wait_for(lambda: not os.path.exists(f"{dying.skep_home}/journals/{sid}/apply"), 30, why="its log to go")

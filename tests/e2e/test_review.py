@@ -457,6 +457,49 @@ def test_the_base_is_gone(home, how):
     assert read(f"{d}/dirty.txt") == b"not committed\nx\n"
 
 
+
+def test_a_pinned_repository_is_gone(home):
+    """Its objects went with it: what the sandbox made is there all the same, and a clone that has the objects gets it merged."""
+    d = repo(home, where=f"{home.top}/away")
+    clone = f"{home.top}/clone"
+    git("clone", "-q", d, clone)
+    b = Box(home, sid=home.new(cwd=d))
+    wait_for(lambda: os.path.exists(f"{home.skep_home}/sandboxes/{b.id}/shadow.git/refs/skep/pin"), why="the base to be pinned")
+    b.sh("sed -i 's/^line 50$/fifty/' a.txt; echo new > new.txt; rm b.txt")
+    shutil.rmtree(d)
+    assert b.status() == {"a.txt": "A", "new.txt": "A"}
+    patch = b.run("export", "--patch", "-").ok().out_b
+    assert patch.count(b"+line ") == 99 and b"+new\n" in patch
+    empty = f"{home.top}/empty"
+    os.mkdir(empty)
+    b.apply("--to", empty).ok()
+    assert files(empty) == {b"a.txt": ("file", False, NUMBERS.replace("line 50\n", "fifty\n").encode()), b"new.txt": ("file", False, b"new\n")}
+    with open(f"{clone}/a.txt", "a") as f:
+        f.write("the clone's own\n")
+    b.apply("--to", clone).ok()
+    assert read(f"{clone}/a.txt").decode() == NUMBERS.replace("line 50\n", "fifty\n") + "the clone's own\n"
+    assert not os.path.exists(f"{clone}/b.txt")
+    out = f"{home.top}/out"
+    home.skep("cp", f"{b.id}:{d}", out).fails(4, "gone", "apply")
+    assert not os.path.exists(out)
+    home.skep("cp", f"{b.id}:{d}/new.txt", out).ok()
+    assert read(out) == b"new\n"
+
+
+def test_a_directory_that_is_away_for_a_moment(home):
+    d = repo(home, where=f"{home.top}/away")
+    b = Box(home, sid=home.new(cwd=d))
+    b.sh("echo more >> b.txt; rm sub/c.txt")
+    os.rename(d, f"{d}.moved")
+    b.run("diff", "--name-status").ok()
+    os.rename(f"{d}.moved", d)
+    assert b.status() == {"b.txt": "M", "sub/c.txt": "D"}
+    b.apply().ok()
+    assert read(f"{d}/b.txt") == b"one\ntwo\nthree\nmore\n" and b.diff() == b""
+    b.run("undo").ok()
+    assert b.status() == {"b.txt": "M", "sub/c.txt": "D"}
+
+
 def test_rollback_takes_the_base_along(home):
     d = repo(home)
     b = Box(home)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """skep-review on files: collect, diff, apply, undo, dismiss, recovery, against git and a plain model."""
+import base64
 import ctypes
 import os
 import random
@@ -914,10 +915,10 @@ def test_bad_requests(rv):
     with pytest.raises(Failed) as e:
         rv.apply(set={"paths": ["not/there"]})
     assert e.value.kind == "not_found"
-    os.unlink(f"{rv.shadow}/refs/skep/p")
+    rv.set_base("nonsense")
     with pytest.raises(Failed) as e:
         rv.diff()
-    assert e.value.kind == "unavailable"
+    assert e.value.kind == "system"
 
 
 def test_bad_options(rv):
@@ -926,3 +927,41 @@ def test_bad_options(rv):
         with pytest.raises(Failed) as e:
             rv.collect(None, *args)
         assert e.value.kind == "invalid", args
+
+
+# --- names ---
+
+ODD = [b":!y", b":(", b":^z", b":(attr:x)y", b":/x", b":(glob)**", b"-x", b"--", b"new\nline", b"tab\there", b'quo"te', b"a'b", b"\xff\xfe", b"*", b"?",
+       b"[a]", b"{a,b}", b"trail ", b" lead", b"back\\slash", b"...", b"a:b", b"con", b"~", b"#x", b"!x", b"\x01\x1b[2J", "\u202etxt".encode(), b"(x)", b"(can not be read)"]
+GIT_LIKE = [b".GIT", b".git ", b"git~1", b".g\xe2\x80\x8cit"]
+
+
+def test_no_name_keeps_the_others_from_review(rv):
+    put(rv.host, ".gitignore", "*.o\nq\\ *\n")
+    put(rv.host, "x", "x\n")
+    for name in ODD[::2]:
+        put(rv.host, b"old/" + name, b"old\n")
+    rv.pin()
+    for name in ODD:
+        put(rv.box, name, b"new " + name + b"\n")
+        put(rv.box, b"d/" + name + b"/in", b"below\n")
+        put(rv.box, name + b".o", b"built\n")
+    for name in ODD[::2]:
+        put(rv.box, b"old/" + name, b"changed\n")
+    for name in GIT_LIKE:
+        put(rv.box, b"d/" + name + b"/config", b"evil\n")
+    rv.collect()
+    changes, summary = rv.diff(ignored=False)
+    assert set(changes) == {os.fsdecode(p) for n in ODD for p in (n, b"d/" + n + b"/in")} | {os.fsdecode(b"old/" + n) for n in ODD[::2]}
+    assert summary["ignored"] == len(ODD) and len(summary["discarded"]) == len(GIT_LIKE)
+    whole = rv.raw("diff", format="patch", ignored=False)
+    rv.apply(ignored=False)
+    for name in ODD:
+        with open(os.path.join(os.fsencode(rv.host), name), "rb") as f:
+            assert f.read() == b"new " + name + b"\n"
+    assert not rv.diff(ignored=False)[0]
+    rv.undo()
+    assert rv.raw("diff", format="patch", ignored=False) == whole
+    for name in (b":!y", b":(attr:x)y", b"-x", b"*", b"\xff\xfe"):  # a path takes itself alone
+        changes, _ = rv.diff(ignored=False, set={"paths_b64": [base64.b64encode(name).decode()]})
+        assert list(changes) == [os.fsdecode(name)]

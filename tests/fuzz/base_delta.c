@@ -12,6 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct delta_in in;
 	struct err e;
 	delta_in_mem(&in, data, size);
+	in.holes = size % 2;
 	int more = delta_start(&in, &e) ? -1 : 1;
 	while (more > 0 && (more = delta_next(&in, &en, &e)) > 0) {
 		if (!delta_path_ok(en.path) || strlen(en.path) > DELTA_PATH)
@@ -21,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			bool torn;
 			if (delta_body(&in, &p, &n, &torn, &e))
 				return 0;
-			if (n && (p < (const char *)data || p + n > (const char *)data + size))
+			if (n && p && (p < (const char *)data || p + n > (const char *)data + size))
 				abort();
 		}
 	}

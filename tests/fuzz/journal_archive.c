@@ -9,6 +9,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
 static void on_entry(void *ctx, const struct archive_entry *en)
 {
 	unsigned *n = ctx;

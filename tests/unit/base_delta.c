@@ -78,7 +78,7 @@ static void test_round_trip(void **state)
 	assert_int_equal(delta_put_bytes(&o, "empty", false, "", 0, &e), 0);
 	assert_int_equal(delta_put_link(&o, "l", "../x", &e), 0);
 	assert_int_equal(delta_put(&o, 'x', false, "gone", &e), 0);
-	assert_int_equal(delta_put_huge(&o, "h", false, 1ULL << 40, &e), 0);
+	assert_int_equal(delta_put_size(&o, 'h', "h", false, 1ULL << 40, &e), 0);
 	assert_int_equal(delta_put_expect(&o, "w", 'f', true, sha, &e), 0);
 	assert_int_equal(delta_put(&o, 'd', false, "../out", &e), -1);
 	assert_int_equal(delta_end(&o, &e), 0);
@@ -107,8 +107,80 @@ static void test_round_trip(void **state)
 	close(file);
 }
 
+// A file with holes: they are sent as such, and the mark with it; other names and known files have no body.
+static void test_marks_and_holes(void **state)
+{
+	struct err e = {0};
+	struct delta_out o;
+	struct delta_in in;
+	struct delta_entry en;
+	const struct delta_mark mark = {1, 2, 3, 4, 5};
+	const char *p;
+	size_t n, sum = 0, holes = 0;
+	bool torn;
+	(void)state;
+	int fd = memfd_create("delta", MFD_CLOEXEC), file = memfd_create("file", MFD_CLOEXEC);
+	assert_int_equal(ftruncate(file, 64 << 20), 0);
+	assert_int_equal(pwrite(file, "in the middle", 13, 32 << 20), 13);
+	delta_out_init(&o, fd);
+	assert_int_equal(delta_put_marked(&o, "holes", file, &mark, &e), 0);
+	assert_int_equal(delta_put_same(&o, "again", true, "holes", &e), 0);
+	assert_int_equal(delta_put_known(&o, "known", false, 7, &e), 0);
+	assert_int_equal(delta_put_size(&o, 'n', "not asked for", false, 9, &e), 0);
+	assert_int_equal(delta_end(&o, &e), 0);
+	delta_out_done(&o);
+	assert_true(lseek(fd, 0, SEEK_CUR) < 1 << 20);
+	lseek(fd, 0, SEEK_SET);
+	delta_in_fd(&in, fd);
+	in.holes = true;
+	assert_int_equal(delta_start(&in, &e), 0);
+	next(&in, &en, 'f', "holes");
+	assert_memory_equal(&en.mark, &mark, sizeof mark);
+	for (;;) {
+		assert_int_equal(delta_body(&in, &p, &n, &torn, &e), 0);
+		if (!n)
+			break;
+		holes += p ? 0 : n;
+		sum += n;
+	}
+	assert_int_equal(sum, 64 << 20);
+	assert_true(holes > 60 << 20);
+	next(&in, &en, '=', "again");
+	assert_string_equal(en.link, "holes");
+	next(&in, &en, '~', "known");
+	assert_int_equal(en.size, 7);
+	next(&in, &en, 'n', "not asked for");
+	assert_int_equal(delta_next(&in, &en, &e), 0);
+	delta_in_done(&in);
+	close(fd);
+	close(file);
+}
+
+static void test_ask(void **state)
+{
+	struct err e;
+	struct delta_ask got;
+	auto_buf struct buf b = BUF_INIT(1 << 20);
+	char a[] = "a", c[] = "b/c", *paths[] = {a, c, NULL};
+	struct delta_mark marks[] = {{1, 2, 3, 4, 5}, {6, 7, 8, 9, 10}};
+	(void)state;
+	delta_ask_print(&(struct delta_ask){1, 2, paths, marks, 2}, &b);
+	assert_int_equal(delta_ask_read(b.p, b.n, &got, &e), 0);
+	assert_true(got.file_max == 1 && got.total_max == 2 && got.n_known == 2 && !strcmp(got.paths[1], "b/c"));
+	assert_memory_equal(got.known, marks, sizeof marks);
+	delta_ask_done(&got);
+	for (size_t n = 1; n < b.n; n++)
+		assert_int_equal(delta_ask_read(b.p, n, &got, &e), -1);
+	assert_int_equal(delta_ask_read(b.p, 0, &got, &e), 0); // nothing is said: all is wanted
+	assert_true(!got.paths && got.file_max == UINT64_MAX);
+	assert_true(delta_path_meets(paths, "a/x") && delta_path_meets(paths, "b") && delta_path_meets(paths, "b/c"));
+	assert_false(delta_path_meets(paths, "ab") || delta_path_meets(paths, "b/cc") || delta_path_meets(paths, "b/d"));
+	assert_true(delta_path_meets(NULL, "any"));
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_paths), cmocka_unit_test(test_round_trip)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_paths), cmocka_unit_test(test_round_trip),
+					   cmocka_unit_test(test_marks_and_holes), cmocka_unit_test(test_ask)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -120,7 +120,8 @@ static void test_collect(void **state)
 	struct changes_of of = {.layer = layer, .base = base};
 	collect_init(&of, ws_path);
 	auto_fd int out = memfd_create("out", MFD_CLOEXEC);
-	run_job(0, out, collect_run, true, NULL);
+	auto_fd int nothing = memfd_create("in", MFD_CLOEXEC);
+	run_job(nothing, out, collect_run, true, NULL);
 	auto_buf struct buf got = BUF_INIT(1 << 16);
 	describe(out, &got);
 	assert_string_equal(buf_cstr(&got), "fx edited=new=\ns fifo\nx gone\nd hollow\nl link -> /etc/passwd\nd was-file\nf was-file/below=b=\n");

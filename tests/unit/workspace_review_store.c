@@ -50,7 +50,12 @@ static void collect(void (*fill)(struct delta_out *o), int want)
 	delta_out_done(&o);
 	lseek(fd, 0, SEEK_SET);
 	delta_in_fd(&in, fd);
-	assert_int_equal(review_collect(top, &in, 100, 1000, &r, &e), want);
+	const struct collect_spec spec = {.file_max = 100, .total_max = 1000};
+	struct collect_known known;
+	collect_known_open(top, &known);
+	if (review_collect(top, &in, &spec, &known, &r, &e) != want)
+		fail_msg("%s", e.msg);
+	collect_known_done(&known);
 	delta_in_done(&in);
 	close(fd);
 }
@@ -74,6 +79,19 @@ static void fill_twice(struct delta_out *o)
 	assert_int_equal(delta_put(o, 'd', false, "b", &e), 0);
 }
 
+// One file with a mark, and two other names for it.
+static void fill_known(struct delta_out *o)
+{
+	struct err e;
+	const struct delta_mark mark = {1, 2, 6, 4, 5};
+	int fd = memfd_create("linked", MFD_CLOEXEC);
+	assert_int_equal(write(fd, "linked", 6), 6);
+	assert_int_equal(delta_put_marked(o, "m", fd, &mark, &e), 0);
+	assert_int_equal(delta_put_same(o, "k", false, "m", &e), 0);
+	assert_int_equal(delta_put_same(o, "z", false, "m", &e), 0);
+	close(fd);
+}
+
 static void test_copy(void **state)
 {
 	struct review_copy c;
@@ -91,9 +109,21 @@ static void test_copy(void **state)
 	const struct copy_entry *en = review_copy_find(&c, "b");
 	assert_true(en->exec && en->kept);
 	assert_memory_equal(review_copy_bytes(&c, en), "bytes", 5);
-	assert_null(review_copy_bytes(&c, review_copy_find(&c, "a/x"))); // over the limit: known by its hash
+	assert_null(review_copy_bytes(&c, review_copy_find(&c, "a/x"))); // over the limit: named only
 	assert_int_equal(review_copy_find(&c, "a/.git")->kind, 'g');
 	assert_null(review_copy_find(&c, "c"));
+	review_copy_done(&c);
+	// names of one file share its content
+	const char *kept = NULL;
+	collect(fill_known, 0);
+	assert_int_equal(review_copy_open(top, &c, &e), 0);
+	assert_int_equal(c.n, 3);
+	for (size_t i = 0; i < c.n; i++) {
+		if (kept)
+			assert_ptr_equal(review_copy_bytes(&c, &c.v[i]), kept);
+		kept = review_copy_bytes(&c, &c.v[i]);
+		assert_memory_equal(kept, "linked", 6);
+	}
 	review_copy_done(&c);
 	// cut anywhere, it is seen as damaged and never read
 	struct stat st;
