@@ -24,7 +24,9 @@ static int set_up(void **state)
 	static struct loop loop;
 	struct err e;
 	(void)state;
-	g = (struct engine){.loop = &loop};
+	static const struct backend_ops ops; // a dropped box is told to the backend, where that wants to know
+	static struct backend backend = {.ops = &ops};
+	g = (struct engine){.loop = &loop, .backend = &backend};
 	return loop_init(&loop, &e);
 }
 
