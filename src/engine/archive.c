@@ -45,7 +45,7 @@ void archive_arm(struct engine *g)
 
 // --- names ---
 
-static void day_of(uint64_t unix_ms, char out[16])
+static void archive_day(uint64_t unix_ms, char out[16])
 {
 	struct tm tm;
 	time_t t = (time_t)(unix_ms / 1000);
@@ -60,7 +60,7 @@ bool archive_is_name(const char *name)
 	return n == 10 && name[4] == '-' && name[7] == '-' && (!strcmp(name + n, ".z") || !strcmp(name + n, ".index"));
 }
 
-static int open_day(struct engine *g, const char *day, const char *suffix, int flags)
+static int archive_open_day(struct engine *g, const char *day, const char *suffix, int flags)
 {
 	auto_free char *name = xasprintf("%s%s", day, suffix);
 	return openat(g->journals, name, flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
@@ -68,7 +68,7 @@ static int open_day(struct engine *g, const char *day, const char *suffix, int f
 
 // --- packing ---
 
-static bool read_journal(int dir, struct buf *out)
+static bool archive_read_journal(int dir, struct buf *out)
 {
 	struct err e;
 	auto_fd int fd = openat(dir, "journal", O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
@@ -76,7 +76,7 @@ static bool read_journal(int dir, struct buf *out)
 }
 
 // Only what a removal leaves: anything else is somebody's.
-static bool holds_a_journal_only(int dir)
+static bool archive_dir_is_plain(int dir)
 {
 	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *d = fd < 0 ? NULL : fdopendir(fd);
@@ -89,7 +89,7 @@ static bool holds_a_journal_only(int dir)
 	return only;
 }
 
-static void entry_of(const char *id, const struct buf *raw, struct archive_entry *out)
+static void archive_entry_of(const char *id, const struct buf *raw, struct archive_entry *out)
 {
 	struct sha256 h;
 	uint8_t sum[32];
@@ -102,13 +102,13 @@ static void entry_of(const char *id, const struct buf *raw, struct archive_entry
 }
 
 // The bytes first: a line without its bytes would be a journal that is damaged.
-static int append(struct engine *g, const char *day, struct archive_entry *en, const struct buf *raw, struct err *e)
+static int archive_append(struct engine *g, const char *day, struct archive_entry *en, const struct buf *raw, struct err *e)
 {
 	uLongf len = compressBound(raw->n);
 	auto_free char *packed = xcalloc(1, len + 1);
 	auto_buf struct buf line = BUF_INIT(2 * ARCHIVE_LINE_MAX);
 	struct stat st;
-	auto_fd int z = open_day(g, day, ".z", O_WRONLY | O_CREAT | O_APPEND), index = open_day(g, day, ".index", O_WRONLY | O_CREAT | O_APPEND);
+	auto_fd int z = archive_open_day(g, day, ".z", O_WRONLY | O_CREAT | O_APPEND), index = archive_open_day(g, day, ".index", O_WRONLY | O_CREAT | O_APPEND);
 	if (z < 0 || index < 0 || fstat(z, &st))
 		return err_sys(e, "open the archive of %s", day);
 	if (compress2((Bytef *)packed, &len, (const Bytef *)raw->p, raw->n, 6) != Z_OK)
@@ -124,15 +124,15 @@ static int append(struct engine *g, const char *day, struct archive_entry *en, c
 	return fs_write_all(index, line.p, line.n, e);
 }
 
-static bool is_packed(struct engine *g, const char *day, const struct archive_entry *en)
+static bool archive_has(struct engine *g, const char *day, const struct archive_entry *en)
 {
 	struct archive_entry have;
 	struct err e;
-	auto_fd int index = open_day(g, day, ".index", O_RDONLY);
+	auto_fd int index = archive_open_day(g, day, ".index", O_RDONLY);
 	return index >= 0 && archive_find(index, en->id, &have, &e) == 1 && have.raw == en->raw && !strcmp(have.sha256, en->sha256);
 }
 
-static bool is_due(struct engine *g, const char *id, bool at_once)
+static bool archive_is_due(struct engine *g, const char *id, bool at_once)
 {
 	struct stat st;
 	if (fstatat(g->journals, id, &st, AT_SYMLINK_NOFOLLOW))
@@ -142,7 +142,7 @@ static bool is_due(struct engine *g, const char *id, bool at_once)
 }
 
 // True: its directory may go.
-static bool pack(struct engine *g, const char *id)
+static bool archive_pack(struct engine *g, const char *id)
 {
 	struct err e;
 	struct gone_row gone;
@@ -150,19 +150,19 @@ static bool pack(struct engine *g, const char *id)
 	char day[16];
 	auto_buf struct buf raw = BUF_INIT(ARCHIVE_RAW_MAX);
 	auto_fd int dir = openat(g->journals, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (dir < 0 || store_gone_get(g->store, id, &gone, &e) || strcmp(gone.id, id) || !holds_a_journal_only(dir) || !read_journal(dir, &raw))
+	if (dir < 0 || store_gone_get(g->store, id, &gone, &e) || strcmp(gone.id, id) || !archive_dir_is_plain(dir) || !archive_read_journal(dir, &raw))
 		return false;
-	day_of(gone.removed, day);
-	entry_of(id, &raw, &en);
-	if (is_packed(g, day, &en))
+	archive_day(gone.removed, day);
+	archive_entry_of(id, &raw, &en);
+	if (archive_has(g, day, &en))
 		return true;
-	if (!append(g, day, &en, &raw, &e))
+	if (!archive_append(g, day, &en, &raw, &e))
 		return true;
 	log_line(LOG_WARN, "journal of %s is not packed: %s", id, e.msg);
 	return false;
 }
 
-static void on_synced(void *ctx, const struct err *e)
+static void archive_synced(void *ctx, const struct err *e)
 {
 	struct round *r = ctx;
 	if (!e && r->dirs)
@@ -172,7 +172,7 @@ static void on_synced(void *ctx, const struct err *e)
 }
 
 // True: there are more.
-static bool pack_some(struct engine *g, bool at_once)
+static bool archive_pack_some(struct engine *g, bool at_once)
 {
 	struct round *r = xcalloc(1, sizeof *r);
 	struct index heirs = {0};
@@ -185,9 +185,9 @@ static bool pack_some(struct engine *g, bool at_once)
 	while (d && n < AT_ONCE && (ent = readdir(d))) {
 		if (!id_is(ent->d_name) || box_by_id(g, ent->d_name) || index_get(&heirs, ent->d_name))
 			continue;
-		if (!is_due(g, ent->d_name, at_once)) {
+		if (!archive_is_due(g, ent->d_name, at_once)) {
 			later = true;
-		} else if (pack(g, ent->d_name)) {
+		} else if (archive_pack(g, ent->d_name)) {
 			auto_free char *path = xasprintf("journals/%s", ent->d_name);
 			strv_add(&r->dirs, path);
 			n++;
@@ -201,7 +201,7 @@ static bool pack_some(struct engine *g, bool at_once)
 	strv_free(own);
 	if (n) {
 		sync_journal(g, "journals");
-		sync_rows(g, (struct reply){on_synced, r});
+		sync_rows(g, (struct reply){archive_synced, r});
 		archive_count(g);
 	} else {
 		free(r);
@@ -214,19 +214,19 @@ static bool pack_some(struct engine *g, bool at_once)
 static void archive_on_time(struct timer *t)
 {
 	struct engine *g = container_of(t, struct engine, archive);
-	if (pack_some(g, false))
+	if (archive_pack_some(g, false))
 		timer_set(g->loop, &g->archive, 1000);
 }
 
 void archive_all(struct engine *g)
 {
-	pack_some(g, true);
+	archive_pack_some(g, true);
 }
 
 // --- reading ---
 
 // Never more than the journal's length, which is bounded: what the index says of it is not believed further.
-static int inflate_to(int z, const struct archive_entry *en, int out, struct err *e)
+static int archive_inflate(int z, const struct archive_entry *en, int out, struct err *e)
 {
 	unsigned char in[16384], raw[65536];
 	z_stream s = {0};
@@ -270,8 +270,8 @@ int archive_thaw(struct engine *g, const struct gone_row *gone, struct err *e)
 {
 	char day[16];
 	struct archive_entry en;
-	day_of(gone->removed, day);
-	auto_fd int index = open_day(g, day, ".index", O_RDONLY), z = open_day(g, day, ".z", O_RDONLY);
+	archive_day(gone->removed, day);
+	auto_fd int index = archive_open_day(g, day, ".index", O_RDONLY), z = archive_open_day(g, day, ".z", O_RDONLY);
 	int found = index < 0 || z < 0 ? 0 : archive_find(index, gone->id, &en, e);
 	if (found <= 0)
 		return found ? -1 : err_set(e, ERR_NOT_FOUND, "sandbox %s was removed and its journal is no longer kept", gone->id);
@@ -279,7 +279,7 @@ int archive_thaw(struct engine *g, const struct gone_row *gone, struct err *e)
 	if (fs_mkdirs(g->journals, partial, 0700, e))
 		return -1;
 	auto_fd int out = fs_open(g->journals, file, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600, e);
-	int rc = out < 0 ? -1 : inflate_to(z, &en, out, e);
+	int rc = out < 0 ? -1 : archive_inflate(z, &en, out, e);
 	if (!rc && renameat(g->journals, partial, g->journals, gone->id))
 		rc = err_sys(e, "put the journal of %s back", gone->id);
 	if (rc) {
@@ -308,7 +308,7 @@ void archive_count(struct engine *g)
 	g->archived = sum;
 }
 
-static void on_forgotten(void *ctx, const struct archive_entry *en)
+static void archive_on_forgotten(void *ctx, const struct archive_entry *en)
 {
 	struct err e;
 	struct engine *g = ctx;
@@ -321,7 +321,7 @@ void archive_forget(struct engine *g, const char *name)
 {
 	struct err e;
 	auto_fd int fd = openat(g->journals, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	if (str_has_suffix(name, ".index") && fd >= 0 && archive_each(fd, on_forgotten, g, &e))
+	if (str_has_suffix(name, ".index") && fd >= 0 && archive_each(fd, archive_on_forgotten, g, &e))
 		log_line(LOG_WARN, "%s", e.msg);
 	engine_wrote(g);
 }

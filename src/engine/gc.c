@@ -205,7 +205,7 @@ static void look_archive(struct gc *c, const char *name)
 	}
 }
 
-static int by_text(const void *a, const void *b)
+static int gc_day_order(const void *a, const void *b)
 {
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
@@ -217,7 +217,7 @@ static void look_archives_over(struct gc *c)
 	for (size_t i = 0; i < c->n && c->g->budget; i++)
 		used -= c->items[i].bytes < used ? c->items[i].bytes : used;
 	if (c->days)
-		qsort(c->days, strv_len(c->days), sizeof *c->days, by_text);
+		qsort(c->days, strv_len(c->days), sizeof *c->days, gc_day_order);
 	const char *day = "";
 	for (char **d = c->days; d && *d; d++) {
 		struct stat st;

@@ -89,7 +89,7 @@ static void note(void *ctx, const struct known_event *ev)
 	strv_add(&w->list, line);
 }
 
-static void on_git(void *ctx, const char *path)
+static void walk_on_git(void *ctx, const char *path)
 {
 	struct walk *w = ctx;
 	size_t n = strlen(path) - strlen(".git");
@@ -123,7 +123,7 @@ static uint32_t names_count(int at, int depth)
 }
 
 // The first ignored files are recorded one by one like any others; beyond that directories of them are only counted.
-static bool on_directory(void *ctx, const char *path, const struct stack_dir *dir)
+static bool walk_on_directory(void *ctx, const char *path, const struct stack_dir *dir)
 {
 	struct known_look *l = ctx;
 	struct walk *w = l->ctx;
@@ -148,21 +148,21 @@ static void extra_add(struct walk *w, char kind, const char *what)
 	strv_add(&w->extra, line);
 }
 
-static void on_gitwork(void *ctx, const char *what)
+static void walk_on_work(void *ctx, const char *what)
 {
 	struct walk *w = ctx;
 	w->n_git++;
 	extra_add(w, 'G', what);
 }
 
-static bool is_told(void *ctx, const char *path)
+static bool walk_has_told(void *ctx, const char *path)
 {
 	const struct walk *w = ctx;
 	const struct known_entry *e = w->known ? known_find(w->known, path) : NULL;
 	return e && e->round == w->known->round && e->kind != 'D';
 }
 
-static void on_outside(void *ctx, const char *path)
+static void walk_on_outside(void *ctx, const char *path)
 {
 	struct walk *w = ctx;
 	w->n_outside++;
@@ -182,16 +182,16 @@ int changes_walk(const struct changes_of *of, struct known *known, struct buf *a
 	struct walk w = {.events = BUF_INIT(1 << 20), .news = news, .known = known};
 	struct stack s;
 	struct err e;
-	struct known_look l = {.known = known, .fn = note, .git = on_git, .ctx = &w, .hide = of->hide, .all = true,
+	struct known_look l = {.known = known, .fn = note, .git = walk_on_git, .ctx = &w, .hide = of->hide, .all = true,
 			       .hash_bytes = HASH_BYTES, .hash_files = LIMIT_FILES_RECORDED};
 	auto_fd int ws = changes_stack(of, &s);
 	s.git = true;
-	s.leave_out = on_directory;
+	s.leave_out = walk_on_directory;
 	if (ws >= 0)
 		ignored_begin(&w.rules, &s);
 	int rc = ws < 0 ? -1 : known_walk(&s, "", true, &l, &e);
 	if (!rc) {
-		changes_extra(of, &s, w.gits, &(struct changes_each){on_gitwork, is_told, on_outside, &w});
+		changes_extra(of, &s, w.gits, &(struct changes_each){walk_on_work, walk_has_told, walk_on_outside, &w});
 		wire_u32(answer, w.count + w.n_git + w.n_outside);
 		wire_strv(answer, w.list);
 		wire_u32(answer, w.events.overflow ? w.n_events + w.more : w.more);

@@ -113,7 +113,7 @@ static void levels_follow(struct ignored *g, const char *path)
 }
 
 // The index is read when the first path asks for it.
-static bool is_tracked(struct ignored *g, const char *path)
+static bool ignored_is_tracked(struct ignored *g, const char *path)
 {
 	struct stack_dir git;
 	if (!g->index_read && stack_dir_enter(&g->base, ".git", &git)) {
@@ -136,7 +136,7 @@ bool ignored_is(struct ignored *g, const char *path, bool is_dir, bool in_base)
 	levels_follow(g, plain);
 	if (!g->levels[g->n_levels - 1].ignored && !levels_fit(g, plain, is_dir || slash))
 		return false;
-	return !in_base || !is_tracked(g, plain);
+	return !in_base || !ignored_is_tracked(g, plain);
 }
 
 char *ignored_top(const struct ignored *g, const char *path)

@@ -12,7 +12,7 @@ void archive_line_write(struct buf *b, const struct archive_entry *en)
 		(unsigned long long)en->raw, en->sha256);
 }
 
-static bool next_number(struct str *rest, uint64_t most, uint64_t *out)
+static bool archive_number(struct str *rest, uint64_t most, uint64_t *out)
 {
 	struct str part;
 	return str_next(rest, ' ', &part) && part.n && !str_to_u64(part, 0, most, out);
@@ -25,8 +25,8 @@ bool archive_line_parse(const char *line, size_t n, struct archive_entry *out)
 	if (n >= ARCHIVE_LINE_MAX || memchr(line, 0, n) || !str_next(&rest, ' ', &id) || id.n >= sizeof out->id)
 		return false;
 	memcpy(out->id, id.p, id.n);
-	if (!id_is(out->id) || !next_number(&rest, INT64_MAX / 2, &out->offset) || !next_number(&rest, INT64_MAX / 2, &out->length) ||
-	    !next_number(&rest, ARCHIVE_RAW_MAX, &out->raw) || !str_next(&rest, ' ', &sha) || sha.n != SHA256_HEX - 1 || rest.n)
+	if (!id_is(out->id) || !archive_number(&rest, INT64_MAX / 2, &out->offset) || !archive_number(&rest, INT64_MAX / 2, &out->length) ||
+	    !archive_number(&rest, ARCHIVE_RAW_MAX, &out->raw) || !str_next(&rest, ' ', &sha) || sha.n != SHA256_HEX - 1 || rest.n)
 		return false;
 	memcpy(out->sha256, sha.p, sha.n);
 	return strspn(out->sha256, "0123456789abcdef") == SHA256_HEX - 1;
@@ -67,7 +67,7 @@ struct search {
 	int found;
 };
 
-static void on_entry(void *ctx, const struct archive_entry *en)
+static void archive_on_entry(void *ctx, const struct archive_entry *en)
 {
 	struct search *s = ctx;
 	if (strcmp(en->id, s->id))
@@ -79,5 +79,5 @@ static void on_entry(void *ctx, const struct archive_entry *en)
 int archive_find(int fd, const char *id, struct archive_entry *out, struct err *e)
 {
 	struct search s = {id, out, 0};
-	return archive_each(fd, on_entry, &s, e) ? -1 : s.found;
+	return archive_each(fd, archive_on_entry, &s, e) ? -1 : s.found;
 }
