@@ -46,9 +46,14 @@ static void level_pop(struct ignored *g)
 
 void ignored_begin(struct ignored *g, const struct stack *s)
 {
-	struct stack_dir info;
 	*g = (struct ignored){0};
 	stack_dir_top(s, STACK_LOWER, &g->base);
+}
+
+static void rules_begin(struct ignored *g)
+{
+	struct stack_dir info;
+	g->begun = true;
 	g->on = stack_dir_look(&g->base, ".git") != STACK_ABSENT;
 	if (!g->on)
 		return;
@@ -131,6 +136,8 @@ bool ignored_is(struct ignored *g, const char *path, bool is_dir, bool in_base)
 	size_t n = strlen(path);
 	bool slash = n && path[n - 1] == '/';
 	auto_free char *plain = xstrndup(path, slash ? n - 1 : n);
+	if (!g->begun)
+		rules_begin(g);
 	if (!g->on || !n)
 		return false;
 	levels_follow(g, plain);

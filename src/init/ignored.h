@@ -11,6 +11,7 @@ struct ignored_level;
 
 struct ignored {
 	struct stack_dir base; // borrowed
+	bool begun;	       // the first path was asked for: most runs change nothing, and read no rules
 	bool on;	       // the base has a .git: there are rules
 	struct ignore exclude; // .git/info/exclude
 	struct ignored_level *levels; // the directories from the top to the path asked for last
