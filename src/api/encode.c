@@ -104,11 +104,11 @@ void encode_notices(struct jsonw *w, char *const *notices)
 		jw_kstrv(w, "notices", notices);
 }
 
-static void base(struct jsonw *w, const struct sandbox *s)
+static void base(struct jsonw *w, struct engine *g, const struct sandbox *s)
 {
 	jw_key(w, "base");
 	jw_open(w, '{');
-	jw_kstr(w, "state", engine_base_state(s));
+	jw_kstr(w, "state", engine_base_state(g, s));
 	jw_nstr(w, "head", s->head);
 	jw_close(w, '}');
 }
@@ -171,7 +171,7 @@ void encode_sandbox_members(struct jsonw *w, struct engine *g, const struct sand
 	jw_nstr(w, "context", s->context);
 	jw_nstr(w, "origin", s->origin);
 	jw_kbool(w, "auto_snapshot", s->auto_snapshot);
-	base(w, s);
+	base(w, g, s);
 	labels(w, s->labels);
 	jw_kstr(w, "owner", s->owner);
 	jw_ntime(w, "created", s->created);

@@ -232,7 +232,7 @@ void mcp_status(struct mcp_call *c, const json_t *args)
 		return;
 	struct listing l = {.c = c, .w = mcp_answer_begin(c)};
 	put_box(&l.w, s);
-	jw_kstr(&l.w, "base", engine_base_state(s));
+	jw_kstr(&l.w, "base", engine_base_state(l.c->engine, s));
 	jw_kstr(&l.w, "user", s->profile == PROFILE_ROOT ? "root" : "skep");
 	jw_ku64(&l.w, "memory", s->limits.memory);
 	jw_ku64(&l.w, "disk", s->limits.disk);

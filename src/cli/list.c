@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ps: every sandbox in a table. show: one of them in full.
 #include "base/clock.h"
+#include "base/index.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/api.h"
@@ -31,14 +32,17 @@ static const struct opt show_opts[] = {
 	OPTS_END,
 };
 
-static uint64_t count_running(const json_t *execs, const char *id)
+// How many run in each sandbox; keys are borrowed from execs.
+static void count_running(const json_t *execs, struct index *out)
 {
-	uint64_t n = 0;
 	size_t i;
 	json_t *x;
-	json_array_foreach(execs, i, x) n +=
-		!strcmp(json_str(x, "sandbox"), id) && !strcmp(json_str(x, "state"), "running");
-	return n;
+	json_array_foreach(execs, i, x)
+	{
+		const char *id = json_str(x, "sandbox");
+		if (!strcmp(json_str(x, "state"), "running"))
+			index_put(out, id, (void *)((uintptr_t)index_get(out, id) + 1));
+	}
 }
 
 static const char *or_dash(const char *s)
@@ -53,7 +57,7 @@ static void add_age(struct buf *b, const char *iso)
 		out_age(b, now - then);
 }
 
-static void ps_row(struct table *t, const json_t *s, const json_t *execs)
+static void ps_row(struct table *t, const json_t *s, struct index *running)
 {
 	auto_buf struct buf age = BUF_INIT(64), used = BUF_INIT(64), size = BUF_INIT(64);
 	const json_t *pending = json_object_get(s, "pending");
@@ -66,7 +70,7 @@ static void ps_row(struct table *t, const json_t *s, const json_t *execs)
 	table_add(t, json_str(s, "state"));
 	table_add(t, or_dash(buf_cstr(&age)));
 	table_add(t, or_dash(buf_cstr(&used)));
-	table_add_u64(t, count_running(execs, json_str(s, "id")));
+	table_add_u64(t, (uintptr_t)index_get(running, json_str(s, "id")));
 	if (json_is_integer(pending))
 		table_add_u64(t, json_u64(s, "pending"));
 	else
@@ -85,9 +89,12 @@ static int ps_table(const json_t *boxes, const json_t *execs)
 		term_size(&rows, &t.room);
 	for (size_t i = 0; i < countof(heads); i++)
 		table_add(&t, heads[i]);
+	struct index running = {0};
 	size_t i;
 	json_t *s;
-	json_array_foreach(boxes, i, s) ps_row(&t, s, execs);
+	count_running(execs, &running);
+	json_array_foreach(boxes, i, s) ps_row(&t, s, &running);
+	index_done(&running);
 	table_print(&t, &b);
 	return out_flush(&b);
 }

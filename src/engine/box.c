@@ -17,19 +17,18 @@
 
 struct box *box_by_id(struct engine *g, const char *id)
 {
-	for (struct box *b = g->boxes; b; b = b->next)
-		if (!strcmp(b->row.id, id))
-			return b;
-	return NULL;
+	return index_get(&g->by_id, id);
 }
 
 struct box *box_look(struct engine *g, const char *id, struct err *e)
 {
 	size_t n = strlen(id);
-	struct box *found = NULL;
+	struct box *found = box_by_id(g, id);
 	int fit = 0;
+	if (found)
+		return found;
 	for (struct box *b = g->boxes; b; b = b->next) {
-		if (!strcmp(b->row.id, id) || (b->row.name && !strcmp(b->row.name, id)))
+		if (b->row.name && !strcmp(b->row.name, id))
 			return b;
 		if (n >= 3 && !strncmp(b->row.id, id, n)) {
 			found = b;
@@ -66,6 +65,7 @@ struct box *box_add(struct engine *g, struct sandbox *row)
 	box_events_init(b);
 	b->next = g->boxes;
 	g->boxes = b;
+	index_put(&g->by_id, b->row.id, b);
 	if (g->on_new && !b->row.project.setup_of)
 		g->on_new(g->on_new_ctx, &b->row);
 	return b;
@@ -88,6 +88,7 @@ void box_drop(struct box *b)
 	struct backend *be = b->g->backend;
 	struct err e;
 	list_unlink(&b->g->boxes, b, next);
+	index_drop(&b->g->by_id, b->row.id);
 	if (be && be->ops->forsake) // a slot that waits for it
 		be->ops->forsake(be, b->row.id);
 	volumes_moved(b);

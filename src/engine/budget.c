@@ -79,7 +79,7 @@ static void add_image(void *ctx, const struct image_row *i)
 uint64_t budget_used(struct engine *g)
 {
 	struct err e;
-	uint64_t sum = g->layer_bytes + volumes_bytes(g), layer;
+	uint64_t sum = g->layer_bytes + g->archived + volumes_bytes(g), layer;
 	for (struct derived *d = g->derived; d; d = d->next)
 		if (!size_of(g, d->row.path, &layer)) // else it is among the layers
 			sum += d->row.bytes;

@@ -345,7 +345,7 @@ void create_go(struct task *t, const struct err *e)
 		create_undo(t, &why);
 		return;
 	}
-	if (!b->setup) // nobody will ask what that one changed
+	if (!b->setup && t->start) // nobody will ask what that one changed; one that never ran has changed nothing
 		pin_begin(b);
 	if (t->start)
 		net_start_cell(b, t, false);

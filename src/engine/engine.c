@@ -109,6 +109,13 @@ struct engine *engine_new(const struct engine_config *cfg, struct err *e)
 	return g;
 }
 
+static void listed_forget(struct engine *g)
+{
+	free(g->listed.repo);
+	free(g->listed.head);
+	memset(&g->listed, 0, sizeof g->listed);
+}
+
 void engine_free(struct engine *g)
 {
 	int *fds[] = {&g->home_fd, &g->sandboxes, &g->layers, &g->journals, &g->images, &g->cells};
@@ -119,8 +126,11 @@ void engine_free(struct engine *g)
 	while (g->store && keep_write(g)) // all of them
 		;
 	timer_clear(g->loop, &g->backup);
+	timer_clear(g->loop, &g->archive);
 	blank_done(g);
 	sync_free(g);
+	index_done(&g->by_id);
+	listed_forget(g);
 	while (g->boxes) {
 		struct box *b = g->boxes;
 		g->boxes = b->next;
@@ -170,9 +180,11 @@ const struct sandbox *engine_peek(struct engine *g, const char *id, struct err *
 
 void engine_each(struct engine *g, void (*each)(void *ctx, const struct sandbox *s), void *ctx)
 {
+	g->listing = true;
 	for (struct box *b = g->boxes; b; b = b->next)
 		if (!b->row.project.setup_of)
 			each(ctx, &b->row);
+	g->listing = false;
 }
 
 void engine_on_new(struct engine *g, void (*fn)(void *ctx, const struct sandbox *s), void *ctx)
@@ -189,13 +201,24 @@ bool engine_size(struct engine *g, const struct sandbox *s, uint64_t *out)
 }
 
 // The directory is on another commit or branch than when the sandbox was made.
-static bool has_moved(const struct sandbox *s)
+static bool has_moved(const struct sandbox *s, const char *now)
 {
-	auto_free char *now = s->head ? source_head(s->repo) : NULL;
-	return now && strcmp(now, s->head);
+	return s->head && now && strcmp(now, s->head);
 }
 
-const char *engine_base_state(const struct sandbox *s)
+static void listed_look(struct engine *g, const struct sandbox *s)
+{
+	if (g->listing && g->listed.repo && !strcmp(g->listed.repo, s->repo) && g->listed.dev == s->base_dev && g->listed.ino == s->base_ino)
+		return;
+	listed_forget(g);
+	g->listed.repo = xstrdup(s->repo);
+	g->listed.dev = s->base_dev;
+	g->listed.ino = s->base_ino;
+	g->listed.same = source_is(s->repo, s->base_dev, s->base_ino);
+	g->listed.head = g->listed.same ? source_head(s->repo) : NULL;
+}
+
+const char *engine_base_state(struct engine *g, const struct sandbox *s)
 {
 	static const char *const pins[] = {[PIN_NONE] = "live", [PIN_PINNING] = "pinning", [PIN_PINNED] = "pinned", [PIN_FAILED] = "live",
 					     [PIN_INHERITED] = "pinned"};
@@ -203,9 +226,10 @@ const char *engine_base_state(const struct sandbox *s)
 		return "pinned";
 	if (!s->repo)
 		return "none";
-	if (!source_is(s->repo, s->base_dev, s->base_ino))
+	listed_look(g, s);
+	if (!g->listed.same)
 		return "gone";
-	return has_moved(s) ? "moved" : pins[s->base_pin];
+	return has_moved(s, g->listed.head) ? "moved" : pins[s->base_pin];
 }
 
 const struct tools *engine_tools(struct engine *g, const struct sandbox *s)

@@ -139,7 +139,7 @@ const struct sandbox *engine_peek(struct engine *g, const char *id, struct err *
 void engine_each(struct engine *g, void (*each)(void *ctx, const struct sandbox *s), void *ctx); // newest first; without those that make setup layers
 void engine_on_new(struct engine *g, void (*fn)(void *ctx, const struct sandbox *s), void *ctx); // told of every new one; one listener
 bool engine_size(struct engine *g, const struct sandbox *s, uint64_t *out); // bytes of its own layers as last counted; false: not yet
-const char *engine_base_state(const struct sandbox *s); // live (nothing recorded), pinning, pinned, moved, gone, none
+const char *engine_base_state(struct engine *g, const struct sandbox *s); // live (nothing recorded), pinning, pinned, moved, gone, none
 const struct tools *engine_tools(struct engine *g, const struct sandbox *s);
 char *engine_socket(struct engine *g, const char *sandbox); // owned path of the cell's socket
 

@@ -17,6 +17,7 @@
 //   volume_int.h directories beside them: volume.c
 //   net_int.h what it may reach: policy.c net_request.c header.c net.c secret.c vault.c project.c trust.c ca.c ask.c
 #pragma once
+#include "base/index.h"
 #include "base/loop.h"
 #include "engine/access.h"
 #include "store/store.h"
@@ -133,10 +134,18 @@ struct engine {
 	struct tools_cache *tools;
 	int home_fd, sandboxes, layers, journals, images, cells; // directories
 	struct box *boxes; // newest first
+	struct index by_id; // the same
+	bool listing; // one directory is asked about once, however many sandboxes stand on it
+	struct {
+		char *repo, *head;
+		uint64_t dev, ino;
+		bool same;
+	} listed;
 	struct import *imports;
 	struct pull *pulls; // pull.c
 	uint64_t pulls_kept; // bytes of those that wait to be continued
-	struct timer checkpoint, commit, blank, expiry, size, sync, backup;
+	struct timer checkpoint, commit, blank, expiry, size, sync, backup, archive;
+	uint64_t archived; // bytes of packed journals, when last counted
 	bool snaps_unsynced; // records of snapshots
 	struct seal *seal; // NULL until something was sealed
 	struct secret_row *secrets;
@@ -287,6 +296,13 @@ void record_settle(struct box *b, struct settled *out);
 void box_tell(const struct box *b, bool gone); // note.c: who listens
 
 // sync.c
+// archive.c: journals of removed sandboxes, packed by the day
+void archive_arm(struct engine *g);  // there is something to pack, in a while
+void archive_count(struct engine *g);
+void archive_all(struct engine *g);  // at once
+int archive_thaw(struct engine *g, const struct gone_row *gone, struct err *e) MUST_USE; // its directory, made again
+bool archive_is_name(const char *name);			  // of a file in journals/
+void archive_forget(struct engine *g, const char *name); // before that file is removed
 // keep.c: records of rows beside what they are about, and the backup of state.db
 void keep_restore(struct engine *g); // before the rows are loaded
 void keep_loaded(struct engine *g);

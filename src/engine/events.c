@@ -432,6 +432,8 @@ int engine_reconcile(struct engine *g, struct err *e)
 	review_recover(g);
 	seal_resume(g);
 	blank_sweep(g);
+	archive_arm(g);
+	archive_count(g);
 	setup_sweep(g);
 	expiry_arm(g);
 	return rc;

@@ -7,14 +7,14 @@
 #include <string.h>
 
 // $1 commit it began with ("" = none), $2 ref, $3 message, $4 commit that needs not be in it, $5 "all" for every ref whose commit
-// the base has not, and for commits that only logs reach (detached, amended, reset, stashes): they get refs below $6. Without
+// the base has not, and for commits that only logs reach (detached, amended, reset, stashes): they are below $6 in the bundle. Without
 // commits of its own one is made of the files as they are, beside the sandbox's own index and branch.
 static const char script[] =
 	"set -e\n"
 	"git rev-parse --git-dir >/dev/null 2>&1 || { echo 'the workspace is no git repository' >&2; exit 1; }\n"
 	"head=$(git rev-parse -q --verify HEAD || true)\n"
 	"own=0; [ -z \"$head\" ] || own=$(git rev-list --count \"$head\" ${1:+^$1})\n"
-	"made=$2 extra= temporary=\n"
+	"made=$2 temporary=\n"
 	"if [ \"$own\" = 0 ]; then\n"
 	"	GIT_INDEX_FILE=$(mktemp -u) && export GIT_INDEX_FILE\n"
 	"	trap 'rm -f \"$GIT_INDEX_FILE\"' EXIT\n"
@@ -40,20 +40,25 @@ static const char script[] =
 	"if [ -n \"$5\" ]; then\n"
 	"	new=$(git for-each-ref --format='%(objectname)' | sort -u | fresh)\n"
 	"	for id in $new; do\n"
-	"		extra=\"$extra $(git for-each-ref --points-at \"$id\" --format='%(refname)' | grep -v '^refs/remotes/' || true)\"\n"
+	"		for was in $(git for-each-ref --points-at \"$id\" --format='%(refname)' | grep -v '^refs/remotes/' || true); do\n"
+	"			[ \"$(git rev-parse \"$was\")\" = \"$id\" ] || continue\n" // a tag that points at it is told by its own id
+	"			ref=$6/${was#refs/}\n"
+	"			git update-ref \"$ref\" \"$id\" >&2\n"
+	"			temporary=\"$temporary $ref\"\n"
+	"		done\n"
 	"	done\n"
 	"	lost=\n"
 	"	for id in $(git rev-list --topo-order --max-count=1000 --reflog --not --glob=refs ${made:+\"$head\"} | fresh); do\n"
 	"		[ -n \"$(git rev-list -1 \"$id\" --not --glob=refs ${made:+\"$head\"} $lost)\" ] || continue\n"
-	"		lost=\"$lost $id\" ref=$6/$(git rev-parse --short=12 \"$id\")\n"
+	"		lost=\"$lost $id\" ref=$6/commits/$(git rev-parse --short=12 \"$id\")\n"
 	"		git update-ref \"$ref\" \"$id\" >&2\n"
 	"		temporary=\"$temporary $ref\"\n"
 	"	done\n"
 	"fi\n"
-	"[ -n \"$made$extra$temporary\" ] || { echo 'nothing was changed' >&2; exit 1; }\n"
+	"[ -n \"$made$temporary\" ] || { echo 'nothing was changed' >&2; exit 1; }\n"
 	"if [ -n \"$made\" ]; then git update-ref \"$made\" \"$head\" >&2; temporary=\"$temporary $made\"; fi\n"
 	"failed=\n"
-	"git bundle create --quiet - $made $extra $(for r in $temporary; do [ \"$r\" = \"$made\" ] || echo \"$r\"; done) ${4:+^$4} || failed=1\n"
+	"git bundle create --quiet - $made $(for r in $temporary; do [ \"$r\" = \"$made\" ] || echo \"$r\"; done) ${4:+^$4} || failed=1\n"
 	"for r in $temporary; do git update-ref -d \"$r\" >&2; done\n"
 	"[ -z \"$failed\" ]\n";
 

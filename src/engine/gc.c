@@ -33,15 +33,23 @@ struct gc {
 	struct gc_done done;
 	struct gc_item *items;
 	enum how *how;
-	char **path; // below SKEP_HOME; for HOW_ROW the sandbox's id, for HOW_SNAPSHOT the snapshot's
+	char **path; // below SKEP_HOME; for HOW_ROW the sandbox's id, for HOW_SNAPSHOT the snapshot's. n of them, then NULL
 	size_t n;
+	struct index layers, heirs; // what is in use, while it is looked for: by name, by the id of a removed sandbox
+	char **heirs_own;
+	bool heirs_known;
+	char **images; // ids of rows, and of imports
+	bool images_known;
+	char **days; // files of packed journals
 };
 
 static void add(struct gc *c, enum how how, const char *path, const char *why)
 {
 	c->items = xrealloc(c->items, (c->n + 1) * sizeof *c->items);
 	c->how = xrealloc(c->how, (c->n + 1) * sizeof *c->how);
-	strv_add(&c->path, path);
+	c->path = xrealloc(c->path, (c->n + 2) * sizeof *c->path);
+	c->path[c->n] = xstrdup(path);
+	c->path[c->n + 1] = NULL;
 	c->items[c->n] = (struct gc_item){.what = xstrdup(path), .why = xstrdup(why)};
 	size_of(c->g, path, &c->items[c->n].bytes);
 	c->how[c->n++] = how;
@@ -100,7 +108,7 @@ static bool is_unfinished(const struct engine *g, int dir, const char *name)
 static void look_layer(struct gc *c, const char *name)
 {
 	auto_free char *path = xasprintf("layers/%s", name);
-	if (layer_is_used(c->g, path))
+	if (index_get(&c->layers, path) || index_get(&c->layers, name) || layer_is_used(c->g, path))
 		return;
 	if (str_has_prefix(name, ".gone-") || (str_has_prefix(name, ".ending-") && is_older(c->g->layers, name, ENDING_MS)))
 		add(c, HOW_TREE, path, "its sandbox was removed");
@@ -133,18 +141,10 @@ static bool is_in(char *const *v, const char *s)
 
 static void look_image(struct gc *c, const char *name)
 {
-	struct err e;
-	char **known = NULL;
 	if (str_has_prefix(name, "own-"))
 		return; // ownership layers of rootless root cells: the nursery's
-	for (struct import *im = c->g->imports; im; im = im->next)
-		strv_add(&known, im->row.id);
-	int rc = store_images(c->g->store, mark, &known, &e);
-	size_t n = strcspn(name, ".");
-	auto_free char *id = xstrndup(name, n);
-	bool keep = rc || is_in(known, id);
-	strv_free(known);
-	if (keep)
+	auto_free char *id = xstrndup(name, strcspn(name, "."));
+	if (!c->images_known || is_in(c->images, id))
 		return;
 	auto_free char *path = xasprintf("images/%s", name);
 	if (str_has_suffix(name, ".partial"))
@@ -190,8 +190,54 @@ static void look_socket(struct gc *c, const char *name)
 	add(c, HOW_FILE, path, "nobody serves this socket");
 }
 
+// A day's file goes when the day is over 30 days ago. Its name sorts by age.
+static void look_archive(struct gc *c, const char *name)
+{
+	struct stat st;
+	if (fstatat(c->g->journals, name, &st, AT_SYMLINK_NOFOLLOW))
+		return;
+	auto_free char *path = xasprintf("journals/%s", name);
+	if ((uint64_t)st.st_mtime * 1000 + JOURNAL_KEPT_MS < clock_unix_ms()) {
+		add(c, HOW_FILE, path, "its sandboxes were removed over 30 days ago");
+		c->items[c->n - 1].bytes = (uint64_t)st.st_size;
+	} else {
+		strv_add(&c->days, name);
+	}
+}
+
+static int gc_day_order(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+// Behind all else that could go: the oldest days first, each with its index.
+static void look_archives_over(struct gc *c)
+{
+	uint64_t used = c->g->budget ? budget_used(c->g) : 0;
+	for (size_t i = 0; i < c->n && c->g->budget; i++)
+		used -= c->items[i].bytes < used ? c->items[i].bytes : used;
+	if (c->days)
+		qsort(c->days, strv_len(c->days), sizeof *c->days, gc_day_order);
+	const char *day = "";
+	for (char **d = c->days; d && *d; d++) {
+		struct stat st;
+		bool same = !strncmp(*d, day, 10);
+		if ((used <= c->g->budget && !same) || fstatat(c->g->journals, *d, &st, AT_SYMLINK_NOFOLLOW))
+			continue;
+		auto_free char *path = xasprintf("journals/%s", *d);
+		add(c, HOW_FILE, path, "over the disk budget: journals of removed sandboxes, the oldest day");
+		c->items[c->n - 1].bytes = (uint64_t)st.st_size;
+		used -= (uint64_t)st.st_size < used ? (uint64_t)st.st_size : used;
+		day = *d;
+	}
+}
+
 static void look_journal(struct gc *c, const char *name)
 {
+	if (archive_is_name(name)) {
+		look_archive(c, name);
+		return;
+	}
 	struct err e;
 	struct gone_row gone;
 	struct stat st;
@@ -200,7 +246,7 @@ static void look_journal(struct gc *c, const char *name)
 		since = gone.removed;
 	else if (!fstatat(c->g->journals, name, &st, AT_SYMLINK_NOFOLLOW))
 		since = (uint64_t)st.st_mtime * 1000;
-	if (since + JOURNAL_KEPT_MS > clock_unix_ms() || heritage_needs(c->g, name))
+	if (since + JOURNAL_KEPT_MS > clock_unix_ms() || !c->heirs_known || index_get(&c->heirs, name))
 		return;
 	auto_free char *path = xasprintf("journals/%s", name);
 	add(c, HOW_TREE, path, "its sandbox was removed over 30 days ago");
@@ -332,6 +378,9 @@ static bool drop_derived(struct gc *c, size_t i)
 static bool drop_file(struct gc *c, size_t i)
 {
 	struct err e;
+	const char *slash = strrchr(c->path[i], '/');
+	if (str_has_prefix(c->path[i], "journals/"))
+		archive_forget(c->g, slash + 1);
 	return !fault(FAULT_GC_FILE, &e) && !unlinkat(c->g->home_fd, c->path[i], 0);
 }
 
@@ -355,6 +404,8 @@ static void on_removed(void *ctx, const struct err *e)
 		if (c->items[i].done && str_has_prefix(c->path[i], "journals/") && store_gone_drop(c->g->store, name, &se))
 			e = &se;
 	}
+	archive_all(c->g);
+	archive_count(c->g);
 	sizes_sweep(c->g);
 	size_everything(c->g);
 	engine_wrote(c->g);
@@ -403,6 +454,28 @@ static void clean(struct gc *c)
 	strv_free(trees);
 }
 
+// What many names are compared with is put together once: with thousands of sandboxes and layers each of them can not be looked
+// for among all others.
+static void gather(struct gc *c)
+{
+	struct err e;
+	layers_in_use(c->g, &c->layers);
+	c->heirs_known = heritage_all(c->g, &c->heirs, &c->heirs_own);
+	for (struct import *im = c->g->imports; im; im = im->next)
+		strv_add(&c->images, im->row.id);
+	c->images_known = !store_images(c->g->store, mark, &c->images, &e);
+}
+
+static void gather_done(struct gc *c)
+{
+	index_done(&c->layers);
+	index_done(&c->heirs);
+	strv_free(c->heirs_own);
+	strv_free(c->images);
+	strv_free(c->days);
+	c->heirs_own = c->images = c->days = NULL;
+}
+
 void engine_gc(struct engine *g, bool dry_run, struct gc_done d)
 {
 	struct err e;
@@ -413,6 +486,7 @@ void engine_gc(struct engine *g, bool dry_run, struct gc_done d)
 	struct gc *c = xcalloc(1, sizeof *c);
 	c->g = g;
 	c->done = d;
+	gather(c);
 	look_snapshots(c);
 	look_derived(c);
 	look_rows(c);
@@ -425,6 +499,8 @@ void engine_gc(struct engine *g, bool dry_run, struct gc_done d)
 	look_dir(c, "repos");
 	look_pulls(c, dry_run);
 	look_volumes(c);
+	look_archives_over(c);
+	gather_done(c);
 	for (struct box *b = g->boxes; b && !dry_run; b = b->next)
 		b->expired = false; // those that were kept may be clean by now
 	expiry_arm(g);

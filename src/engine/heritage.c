@@ -59,6 +59,28 @@ bool heritage_needs(struct engine *g, const char *id)
 	return false;
 }
 
+bool heritage_all(struct engine *g, struct index *needed, char ***own)
+{
+	bool readable = true;
+	for (struct box *b = g->boxes; b; b = b->next)
+		if (strcmp(heritage_of(&b->row), b->row.id))
+			strv_add(own, heritage_of(&b->row));
+	for (struct snap *n = g->snaps; n; n = n->next) {
+		struct sandbox was = {0};
+		if (!n->row.name)
+			continue;
+		strv_add(own, n->row.sandbox);
+		if (sandbox_template_read(&n->row.template, &was))
+			readable = false;
+		else
+			strv_add(own, heritage_of(&was));
+		sandbox_done(&was);
+	}
+	for (char **k = *own; k && *k; k++)
+		index_put(needed, *k, *k);
+	return readable;
+}
+
 void heritage_release(struct engine *g, const char *id)
 {
 	auto_free char *shadow = xasprintf("journals/%s/shadow.git", id);

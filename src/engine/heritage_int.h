@@ -9,6 +9,9 @@ const char *heritage_of(const struct sandbox *s); // the id, "" = none
 void heritage_fork(struct sandbox *s, const char *origin); // a new row on a snapshot of origin
 void heritage_back(struct engine *g, struct sandbox *s);   // a row that went back to a snapshot of its own
 bool heritage_needs(struct engine *g, const char *id);	   // somebody else needs this sandbox's shadow
+// The same for all ids at once, for whoever asks about many. Keys are in *own, to be freed behind the index. False: a template
+// can not be read, and every id may be needed.
+bool heritage_all(struct engine *g, struct index *needed, char ***own);
 bool heritage_is_lost(const struct box *b);		   // there is nothing to inherit
 void heritage_keep(struct box *b);			   // its sandbox goes, its shadow stays
 void heritage_release(struct engine *g, const char *id);   // a removed one's goes when nobody needs it any more

@@ -31,7 +31,7 @@ void keep_mark(struct engine *g, const char *id)
 		b->unkept = true;
 }
 
-static uint64_t digest_of(const struct buf *b)
+static uint64_t record_digest(const struct buf *b)
 {
 	uint64_t h = 0xcbf29ce484222325ull;
 	for (size_t i = 0; i < b->n; i++)
@@ -48,7 +48,7 @@ static int record_put(int dir, const char *path, const struct buf *b, struct err
 	return renameat(dir, partial, dir, path) ? err_sys(e, "rename %s", partial) : 0;
 }
 
-static void box_keep(struct box *b)
+static void keep_box(struct box *b)
 {
 	struct err e;
 	struct engine *g = b->g;
@@ -57,7 +57,7 @@ static void box_keep(struct box *b)
 	b->unkept = false;
 	if (!fs_exists(g->sandboxes, b->row.id) || store_record_write(g->store, STORE_SANDBOX, b->row.id, &record, &e))
 		return; // on its way in or out
-	uint64_t digest = digest_of(&record);
+	uint64_t digest = record_digest(&record);
 	if (digest == b->kept)
 		return;
 	if (record_put(g->sandboxes, path, &record, &e)) {
@@ -68,7 +68,7 @@ static void box_keep(struct box *b)
 	sync_journal(g, dir);
 }
 
-static void snap_keep(struct engine *g, struct snap *n)
+static void keep_snap(struct engine *g, struct snap *n)
 {
 	struct err e;
 	auto_buf struct buf record = BUF_INIT(STORE_RECORD_MAX);
@@ -86,7 +86,7 @@ void keep_snap_gone(struct engine *g, const char *id)
 	unlinkat(g->home_fd, path, 0);
 }
 
-static void on_backup(struct timer *t)
+static void backup_on_time(struct timer *t)
 {
 	struct engine *g = container_of(t, struct engine, backup);
 	struct err e;
@@ -108,18 +108,18 @@ bool keep_write(struct engine *g)
 			continue;
 		more = n++ == AT_ONCE;
 		if (!more)
-			box_keep(b);
+			keep_box(b);
 	}
 	for (struct snap *s = g->snaps; s && !more; s = s->next) {
 		if (s->kept)
 			continue;
 		more = n++ == AT_ONCE;
 		if (!more)
-			snap_keep(g, s);
+			keep_snap(g, s);
 	}
 	if (n)
 		sync_wrote(g);
-	g->backup.fn = on_backup;
+	g->backup.fn = backup_on_time;
 	if (!g->backup.at_ms && store_backup_is_due(g->store))
 		timer_set(g->loop, &g->backup, STEP_MS);
 	return more;
@@ -163,7 +163,7 @@ static bool record_take(struct engine *g, enum store_thing what, int dir, const 
 }
 
 // How many there are, and how many could be read.
-static void take_all(struct engine *g, enum store_thing what, const char *dir, const char *below, unsigned counts[2])
+static void records_take(struct engine *g, enum store_thing what, const char *dir, const char *below, unsigned counts[2])
 {
 	auto_fd int at = openat(g->home_fd, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int fd = at < 0 ? -1 : dup(at);
@@ -188,8 +188,8 @@ void keep_restore(struct engine *g)
 	unsigned boxes[2] = {0}, snaps[2] = {0};
 	if (lost == STORE_FOUND)
 		return;
-	take_all(g, STORE_SANDBOX, "sandboxes", "/row", boxes);
-	take_all(g, STORE_SNAPSHOT, "snapshots", "", snaps);
+	records_take(g, STORE_SANDBOX, "sandboxes", "/row", boxes);
+	records_take(g, STORE_SNAPSHOT, "snapshots", "", snaps);
 	if (boxes[0] || snaps[0] || lost == STORE_FROM_BACKUP)
 		log_line(LOG_ERROR, "state.db was lost: %s, %u of %u sandboxes and %u of %u snapshots were rebuilt from what lies beside them; gc "
 			 "removes nothing that is older", lost == STORE_FROM_BACKUP ? "the last backup was taken" : "there is no backup",

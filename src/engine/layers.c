@@ -61,6 +61,25 @@ bool layer_is_used(struct engine *g, const char *name)
 	return str_has_prefix(name, "layers/") && derived_has(g, name);
 }
 
+static void add_names(struct index *used, char *const *names)
+{
+	for (; names && *names; names++)
+		index_put(used, *names, *names);
+}
+
+// Keys: names of layers as rows have them, so "layers/ID"; the upper of a sandbox by its id alone.
+void layers_in_use(struct engine *g, struct index *used)
+{
+	for (struct box *b = g->boxes; b; b = b->next) {
+		index_put(used, b->row.layer, b);
+		add_names(used, b->row.lowers);
+		if (b->cell)
+			add_names(used, b->cell_row.lowers);
+	}
+	for (struct snap *n = g->snaps; n; n = n->next)
+		add_names(used, n->row.lowers);
+}
+
 bool layer_is_awaited(struct engine *g, const char *id)
 {
 	for (struct compaction *c = g->compactions; c; c = c->next)

@@ -93,6 +93,8 @@ static int begin_cell(struct task *t, bool maintenance, struct err *e)
 		return -1;
 	b->unkept = true;
 	engine_wrote(b->g);
+	if (!maintenance && !b->setup && b->row.base_pin == PIN_NONE)
+		pin_begin(b);
 	net_start_cell(b, t, maintenance);
 	return 0;
 }

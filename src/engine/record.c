@@ -242,6 +242,7 @@ int record_keep(struct box *b, struct err *e)
 {
 	auto_free char *kept = xasprintf("journals/%s", b->row.id);
 	sync_journal(b->g, kept);
+	archive_arm(b->g);
 	if (!renameat(b->g->sandboxes, b->row.id, b->g->journals, b->row.id) || errno == ENOENT)
 		return 0;
 	return err_sys(e, "keep the journal of %s", b->row.id);
@@ -320,7 +321,7 @@ static int find_journal(struct engine *g, const char *id, uint64_t *seq, char an
 	*seq = gone.anchor_seq;
 	memcpy(anchor, gone.anchor, SHA256_HEX);
 	int fd = openat(g->journals, gone.id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return fd < 0 ? err_set(e, ERR_NOT_FOUND, "sandbox %s was removed and its journal is no longer kept", gone.id) : fd;
+	return fd < 0 ? archive_thaw(g, &gone, e) : fd;
 }
 
 int engine_journal(struct engine *g, const char *id, uint64_t offset, struct buf *out, uint64_t *out_end, struct err *e)

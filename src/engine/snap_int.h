@@ -45,6 +45,7 @@ struct sync {
 bool layer_is_touched(struct engine *g, const char *layer); // false: nothing was ever written to it
 // Those of these that nothing refers to any more are removed, in the background.
 void layers_release(struct engine *g, char *const *names);
+void layers_in_use(struct engine *g, struct index *used); // most of them, for whoever asks about many; then layer_is_used
 bool layer_is_used(struct engine *g, const char *name); // "layers/ID"
 bool layer_is_awaited(struct engine *g, const char *id); // a copy or a merge under way will have this name
 void layer_discard(struct engine *g, const char *id); // one that was to be made, and what there is of it

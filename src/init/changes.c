@@ -6,10 +6,12 @@
 #include "init/gitwork.h"
 #include "init/ignored.h"
 #include "init/outside.h"
+#include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
+#define DEPTH_MAX 200
 #define HASH_BYTES (32ull << 20) // read for hashes in one walk: a command's end waits for it in `skep run`
 
 struct walk {
@@ -87,13 +89,53 @@ static void note(void *ctx, const struct known_event *ev)
 	strv_add(&w->list, line);
 }
 
-static void on_git(void *ctx, const char *path)
+static void walk_on_git(void *ctx, const char *path)
 {
 	struct walk *w = ctx;
 	size_t n = strlen(path) - strlen(".git");
 	auto_free char *dir = xstrndup(path, n);
 	if (!ignored_is(&w->rules, dir, true, false))
 		strv_add(&w->gits, path);
+}
+
+// The names in a directory, at any depth, without a look at any of them: a build makes a hundred thousand.
+static uint32_t names_count(int at, int depth)
+{
+	uint32_t n = 0;
+	int fd = depth < DEPTH_MAX ? openat(at, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *ent;
+	while (d && (ent = readdir(d)) && n < LIMIT_WALK) {
+		if (!strcmp(ent->d_name, ".") || !strcmp(ent->d_name, ".."))
+			continue;
+		if (ent->d_type != DT_DIR) {
+			n++;
+			continue;
+		}
+		auto_fd int sub = openat(fd, ent->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		n += sub < 0 ? 1 : names_count(sub, depth + 1);
+	}
+	if (d)
+		closedir(d);
+	else
+		close_fd(&fd);
+	return n;
+}
+
+// The first ignored files are recorded one by one like any others; beyond that directories of them are only counted.
+static bool walk_on_directory(void *ctx, const char *path, const struct stack_dir *dir)
+{
+	struct known_look *l = ctx;
+	struct walk *w = l->ctx;
+	if (w->ignored < LIMIT_FILES_RECORDED || w->ignored >= LIMIT_WALK || !ignored_is(&w->rules, path, true, false))
+		return false;
+	for (int i = 0; i < dir->n; i++)
+		w->ignored += names_count(dir->fd[i], 0);
+	auto_free char *top = ignored_top(&w->rules, path);
+	size_t n = strv_len(l->left_out);
+	if (!n || strcmp(l->left_out[n - 1], top))
+		strv_add(&l->left_out, top);
+	return true;
 }
 
 // --- what is pending beside files of the workspace ---
@@ -106,21 +148,21 @@ static void extra_add(struct walk *w, char kind, const char *what)
 	strv_add(&w->extra, line);
 }
 
-static void on_gitwork(void *ctx, const char *what)
+static void walk_on_work(void *ctx, const char *what)
 {
 	struct walk *w = ctx;
 	w->n_git++;
 	extra_add(w, 'G', what);
 }
 
-static bool is_told(void *ctx, const char *path)
+static bool walk_has_told(void *ctx, const char *path)
 {
 	const struct walk *w = ctx;
 	const struct known_entry *e = w->known ? known_find(w->known, path) : NULL;
 	return e && e->round == w->known->round && e->kind != 'D';
 }
 
-static void on_outside(void *ctx, const char *path)
+static void walk_on_outside(void *ctx, const char *path)
 {
 	struct walk *w = ctx;
 	w->n_outside++;
@@ -140,15 +182,16 @@ int changes_walk(const struct changes_of *of, struct known *known, struct buf *a
 	struct walk w = {.events = BUF_INIT(1 << 20), .news = news, .known = known};
 	struct stack s;
 	struct err e;
-	struct known_look l = {.known = known, .fn = note, .git = on_git, .ctx = &w, .hide = of->hide, .all = true,
+	struct known_look l = {.known = known, .fn = note, .git = walk_on_git, .ctx = &w, .hide = of->hide, .all = true,
 			       .hash_bytes = HASH_BYTES, .hash_files = LIMIT_FILES_RECORDED};
 	auto_fd int ws = changes_stack(of, &s);
 	s.git = true;
+	s.leave_out = walk_on_directory;
 	if (ws >= 0)
 		ignored_begin(&w.rules, &s);
 	int rc = ws < 0 ? -1 : known_walk(&s, "", true, &l, &e);
 	if (!rc) {
-		changes_extra(of, &s, w.gits, &(struct changes_each){on_gitwork, is_told, on_outside, &w});
+		changes_extra(of, &s, w.gits, &(struct changes_each){walk_on_work, walk_has_told, walk_on_outside, &w});
 		wire_u32(answer, w.count + w.n_git + w.n_outside);
 		wire_strv(answer, w.list);
 		wire_u32(answer, w.events.overflow ? w.n_events + w.more : w.more);
@@ -160,6 +203,7 @@ int changes_walk(const struct changes_of *of, struct known *known, struct buf *a
 	ignored_end(&w.rules);
 	strv_free(w.list);
 	strv_free(w.gits);
+	strv_free(l.left_out);
 	strv_free(w.extra);
 	buf_done(&w.events);
 	return rc;

@@ -296,14 +296,14 @@ static int put_gone(struct collecting *c, const char *path)
 }
 
 // A .git in what is ignored holds other people's work.
-static void git_found(struct collecting *c, const char *path)
+static void collect_on_git(struct collecting *c, const char *path)
 {
 	auto_free char *dir = xstrndup(path, strlen(path) - strlen(".git"));
 	if (!ignored_is(&c->rules, dir, true, false))
 		strv_add(&c->gits, path);
 }
 
-static bool is_told(void *ctx, const char *path)
+static bool collect_has_told(void *ctx, const char *path)
 {
 	return known_find(&((struct collecting *)ctx)->told, path) != NULL;
 }
@@ -316,12 +316,12 @@ static void put_extra(struct collecting *c, const char *where, const char *what)
 		c->failed = delta_put(&c->out, 'r', false, path, &c->e);
 }
 
-static void on_gitwork(void *ctx, const char *what)
+static void collect_on_work(void *ctx, const char *what)
 {
 	put_extra(ctx, DELTA_WORK_GIT, what);
 }
 
-static void on_outside(void *ctx, const char *path)
+static void collect_on_outside(void *ctx, const char *path)
 {
 	put_extra(ctx, DELTA_WORK_HOME, path);
 }
@@ -332,7 +332,7 @@ static void on_change(void *ctx, const struct stack_change *change)
 	const char *path = change->path;
 	size_t n = strlen(path);
 	if (change->kind == 'G')
-		git_found(c, path);
+		collect_on_git(c, path);
 	else if (change->kind != 'D' && !known_find(&c->told, path))
 		known_add(&c->told, path);
 	const char *slash = strrchr(path, '/');
@@ -395,7 +395,7 @@ int collect_run(struct err *e)
 	delta_out_init(&c.out, 1);
 	int rc = stack_each(&s, "", on_change, &c, e);
 	if (!rc)
-		changes_extra(&kept, &s, c.gits, &(struct changes_each){on_gitwork, is_told, on_outside, &c});
+		changes_extra(&kept, &s, c.gits, &(struct changes_each){collect_on_work, collect_has_told, collect_on_outside, &c});
 	ignored_end(&c.rules);
 	known_done(&c.told);
 	strv_free(c.gits);

@@ -11,7 +11,7 @@
 #define FLAG_EXTENDED 0x4000
 #define PATH_MAX_BYTES 65536
 
-static uint32_t be32(const char *p)
+static uint32_t index_be32(const char *p)
 {
 	const uint8_t *b = (const uint8_t *)p;
 	return (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
@@ -26,7 +26,7 @@ struct reader {
 };
 
 // Version 4's number of bytes to drop from the path before.
-static bool read_offset(struct reader *r, size_t *out)
+static bool index_read_offset(struct reader *r, size_t *out)
 {
 	size_t v = 0;
 	for (int i = 0; i < 4 && r->p < r->end; i++) {
@@ -40,10 +40,10 @@ static bool read_offset(struct reader *r, size_t *out)
 	return false;
 }
 
-static char *read_path(struct reader *r)
+static char *index_read_path(struct reader *r)
 {
 	size_t drop = 0, kept = strlen(r->last);
-	if (r->version == 4 && (!read_offset(r, &drop) || drop > kept))
+	if (r->version == 4 && (!index_read_offset(r, &drop) || drop > kept))
 		return NULL;
 	const char *stop = memchr(r->p, 0, (size_t)(r->end - r->p));
 	kept = r->version == 4 ? kept - drop : 0;
@@ -54,7 +54,7 @@ static char *read_path(struct reader *r)
 	return path;
 }
 
-static bool read_entry(struct reader *r, struct gitindex *out)
+static bool index_read_entry(struct reader *r, struct gitindex *out)
 {
 	const char *start = r->p;
 	if ((size_t)(r->end - r->p) < STAT_BYTES + r->id_size + 2)
@@ -67,7 +67,7 @@ static bool read_entry(struct reader *r, struct gitindex *out)
 			return false;
 		r->p += 2;
 	}
-	char *path = read_path(r);
+	char *path = index_read_path(r);
 	if (!path || !*path) {
 		free(path);
 		return false;
@@ -87,18 +87,18 @@ static bool read_entry(struct reader *r, struct gitindex *out)
 	return true;
 }
 
-static int by_path(const void *a, const void *b)
+static int index_path_order(const void *a, const void *b)
 {
 	return strcmp(((const struct gitindex_entry *)a)->path, ((const struct gitindex_entry *)b)->path);
 }
 
-static int parse_as(struct gitindex *out, size_t size, unsigned id_size)
+static int index_parse_as(struct gitindex *out, size_t size, unsigned id_size)
 {
 	struct reader r = {.p = out->bytes, .end = out->bytes + size, .id_size = id_size, .last = ""};
 	if (size < HEAD_BYTES + id_size || memcmp(r.p, "DIRC", 4))
 		return -1;
-	r.version = be32(r.p + 4);
-	uint32_t count = be32(r.p + 8);
+	r.version = index_be32(r.p + 4);
+	uint32_t count = index_be32(r.p + 8);
 	r.p += HEAD_BYTES;
 	r.end -= id_size; // the sum of all
 	if (r.version < 2 || r.version > 4 || count > size / (STAT_BYTES + id_size))
@@ -107,14 +107,14 @@ static int parse_as(struct gitindex *out, size_t size, unsigned id_size)
 	out->paths = xcalloc((size_t)count + 1, sizeof *out->paths);
 	out->id_size = id_size;
 	for (uint32_t i = 0; i < count; i++)
-		if (!read_entry(&r, out))
+		if (!index_read_entry(&r, out))
 			return -1;
 	if (out->n)
-		qsort(out->v, out->n, sizeof *out->v, by_path);
+		qsort(out->v, out->n, sizeof *out->v, index_path_order);
 	return 0;
 }
 
-static void entries_done(struct gitindex *g)
+static void index_entries_done(struct gitindex *g)
 {
 	for (size_t i = 0; i < g->n_paths; i++)
 		free(g->paths[i]);
@@ -125,12 +125,12 @@ static void entries_done(struct gitindex *g)
 	g->n = g->n_paths = 0;
 }
 
-static int parse_own(struct gitindex *out, size_t size)
+static int index_parse_own(struct gitindex *out, size_t size)
 {
-	if (!parse_as(out, size, 20))
+	if (!index_parse_as(out, size, 20))
 		return 0;
-	entries_done(out);
-	if (!parse_as(out, size, 32))
+	index_entries_done(out);
+	if (!index_parse_as(out, size, 32))
 		return 0;
 	gitindex_done(out);
 	return -1;
@@ -141,7 +141,7 @@ int gitindex_parse(struct gitindex *out, const char *bytes, size_t n)
 	*out = (struct gitindex){.bytes = xcalloc(1, n + 1)};
 	if (n)
 		memcpy(out->bytes, bytes, n);
-	return parse_own(out, n);
+	return index_parse_own(out, n);
 }
 
 int gitindex_read(struct gitindex *out, int fd)
@@ -155,12 +155,12 @@ int gitindex_read(struct gitindex *out, int fd)
 	}
 	size_t n = b.n;
 	out->bytes = buf_take(&b);
-	return parse_own(out, n);
+	return index_parse_own(out, n);
 }
 
 void gitindex_done(struct gitindex *g)
 {
-	entries_done(g);
+	index_entries_done(g);
 	free(g->bytes);
 	*g = (struct gitindex){0};
 }
@@ -168,7 +168,7 @@ void gitindex_done(struct gitindex *g)
 const struct gitindex_entry *gitindex_find(const struct gitindex *g, const char *path)
 {
 	struct gitindex_entry key = {.path = path};
-	return g->n ? bsearch(&key, g->v, g->n, sizeof *g->v, by_path) : NULL;
+	return g->n ? bsearch(&key, g->v, g->n, sizeof *g->v, index_path_order) : NULL;
 }
 
 bool gitindex_covers(const struct gitindex *g, const char *path)

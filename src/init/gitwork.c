@@ -53,7 +53,7 @@ struct work {
 	void *ctx;
 };
 
-static void say(struct work *w, const char *what)
+static void work_say(struct work *w, const char *what)
 {
 	size_t n = strlen(w->path);
 	if (!strcmp(w->path, ".git")) {
@@ -66,12 +66,12 @@ static void say(struct work *w, const char *what)
 	w->fn(w->ctx, line);
 }
 
-static bool is_id(const char *s, size_t n)
+static bool text_is_id(const char *s, size_t n)
 {
 	return (n == 40 || n == 64) && strspn(s, "0123456789abcdef") >= n;
 }
 
-static bool read_small(const struct stack_dir *d, const char *name, struct buf *out)
+static bool git_file_read(const struct stack_dir *d, const char *name, struct buf *out)
 {
 	struct err e;
 	auto_fd int fd = stack_dir_open(d, name);
@@ -123,12 +123,12 @@ static const struct ref *refs_find(const struct refs *r, const char *name)
 static void refs_read_packed(struct refs *r, const struct stack_dir *d)
 {
 	auto_buf struct buf b = BUF_INIT(PACKED_MAX);
-	if (!read_small(d, "packed-refs", &b) || !b.n)
+	if (!git_file_read(d, "packed-refs", &b) || !b.n)
 		return;
 	char *save = NULL;
 	for (char *line = strtok_r(b.p, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
 		char *space = strchr(line, ' ');
-		if (!space || !is_id(line, (size_t)(space - line)))
+		if (!space || !text_is_id(line, (size_t)(space - line)))
 			continue;
 		refs_add(r, space + 1, line, (size_t)(space - line));
 	}
@@ -159,7 +159,7 @@ static void files_each(struct work *w, const struct stack_dir *d, const char *pa
 static void on_loose_ref(struct work *w, const struct stack_dir *d, const char *name, const char *path)
 {
 	auto_buf struct buf b = BUF_INIT(4096);
-	if (!str_has_suffix(name, ".lock") && read_small(d, name, &b) && is_id(buf_cstr(&b), b.n))
+	if (!str_has_suffix(name, ".lock") && git_file_read(d, name, &b) && text_is_id(buf_cstr(&b), b.n))
 		refs_add(&w->now, path, b.p, b.n);
 }
 
@@ -195,7 +195,7 @@ static void low_value(struct work *w, const char *name, char out[ID_MAX + 1])
 		return;
 	auto_free char *parent = xstrndup(name, (size_t)(slash - name));
 	if (stack_dir_enter(&w->low, parent, &dir)) {
-		bool found = read_small(&dir, slash + 1, &b) && is_id(buf_cstr(&b), b.n);
+		bool found = git_file_read(&dir, slash + 1, &b) && text_is_id(buf_cstr(&b), b.n);
 		stack_dir_close(&dir);
 		if (found) {
 			memcpy(out, b.p, b.n + 1);
@@ -210,7 +210,7 @@ static void low_value(struct work *w, const char *name, char out[ID_MAX + 1])
 		memcpy(out, f->id, sizeof f->id);
 }
 
-static bool is_counted(const char *name)
+static bool ref_is_counted(const char *name)
 {
 	static const char *const others[] = {"refs/remotes/", "refs/bisect/", "refs/rewritten/", "refs/prefetch/"};
 	for (size_t i = 0; i < countof(others); i++)
@@ -225,11 +225,11 @@ static void refs_tell(struct work *w, bool has_stash_log)
 	for (size_t i = 0; i < w->now.n; i++) {
 		const struct ref *f = &w->now.v[i];
 		char low[ID_MAX + 1];
-		if (!is_counted(f->name) || (has_stash_log && !strcmp(f->name, "refs/stash")))
+		if (!ref_is_counted(f->name) || (has_stash_log && !strcmp(f->name, "refs/stash")))
 			continue;
 		low_value(w, f->name, low);
 		if (strcmp(low, f->id))
-			say(w, f->name);
+			work_say(w, f->name);
 	}
 }
 
@@ -269,7 +269,7 @@ static void store_borrow(struct store *s, const struct stack_dir *low)
 	bool found = stack_dir_enter(low, "objects/info", &info);
 	char *save = NULL;
 	if (found)
-		read_small(&info, "alternates", &b);
+		git_file_read(&info, "alternates", &b);
 	if (found)
 		stack_dir_close(&info);
 	struct open_how how = {.flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
@@ -294,7 +294,7 @@ static void stores_open(struct work *w)
 		store_borrow(&w->theirs, &w->low);
 }
 
-static uint32_t read_be32(int fd, uint64_t at)
+static uint32_t pack_read_be32(int fd, uint64_t at)
 {
 	uint8_t b[4];
 	if (pread(fd, b, sizeof b, (off_t)at) != sizeof b)
@@ -308,7 +308,7 @@ static bool pack_has(int fd, const uint8_t *id, size_t size)
 	uint8_t magic[8], at[32];
 	if (pread(fd, magic, sizeof magic, 0) != sizeof magic || memcmp(magic, "\377tOc\0\0\0\2", sizeof magic))
 		return false;
-	uint32_t lo = id[0] ? read_be32(fd, 8 + 4u * (id[0] - 1u)) : 0, hi = read_be32(fd, 8 + 4u * id[0]);
+	uint32_t lo = id[0] ? pack_read_be32(fd, 8 + 4u * (id[0] - 1u)) : 0, hi = pack_read_be32(fd, 8 + 4u * id[0]);
 	while (lo < hi) {
 		uint32_t mid = lo + (hi - lo) / 2;
 		if (pread(fd, at, size, (off_t)(8 + 256 * 4 + (uint64_t)mid * size)) != (ssize_t)size)
@@ -324,7 +324,7 @@ static bool pack_has(int fd, const uint8_t *id, size_t size)
 	return false;
 }
 
-static uint8_t hex_digit(char c)
+static uint8_t hex_value(char c)
 {
 	return (uint8_t)(c <= '9' ? c - '0' : c - 'a' + 10);
 }
@@ -335,7 +335,7 @@ static bool store_has(const struct store *s, const char *hex)
 	size_t n = strlen(hex) / 2;
 	char dir[3] = {hex[0], hex[1], 0};
 	for (size_t i = 0; i < n; i++)
-		id[i] = (uint8_t)(hex_digit(hex[2 * i]) << 4 | hex_digit(hex[2 * i + 1]));
+		id[i] = (uint8_t)(hex_value(hex[2 * i]) << 4 | hex_value(hex[2 * i + 1]));
 	for (int i = 0; i < s->n_packs; i++)
 		if (pack_has(s->packs[i], id, n))
 			return true;
@@ -351,7 +351,7 @@ static bool store_has(const struct store *s, const char *hex)
 	return false;
 }
 
-static bool is_new(struct work *w, const char *hex)
+static bool object_is_new(struct work *w, const char *hex)
 {
 	stores_open(w);
 	return store_has(&w->mine, hex) && !store_has(&w->theirs, hex);
@@ -372,11 +372,11 @@ static void commit_tell(struct work *w, const char *hex)
 	for (char **t = w->told; t && *t; t++)
 		if (!strcmp(*t, hex))
 			return;
-	if (!is_new(w, hex) || is_value_of_ref(w, hex))
+	if (!object_is_new(w, hex) || is_value_of_ref(w, hex))
 		return;
 	strv_add(&w->told, hex);
 	auto_free char *what = xasprintf("commit %.12s", hex);
-	say(w, what);
+	work_say(w, what);
 }
 
 // One line of a log: "OLD NEW who when<tab>message".
@@ -408,7 +408,7 @@ static bool move_parse(const char *line, struct move *out)
 	size_t to = strcspn(second, " ");
 	const char *tab = strchr(second, '\t');
 	*out = (struct move){0};
-	if (!is_id(line, from) || !is_id(second, to))
+	if (!text_is_id(line, from) || !text_is_id(second, to))
 		return false;
 	memcpy(out->from, line, from);
 	memcpy(out->to, second, to);
@@ -420,7 +420,7 @@ static void moves_read(struct moves *m, const struct stack_dir *d, const char *n
 {
 	auto_buf struct buf b = BUF_INIT(LOG_MAX);
 	char *save = NULL;
-	if (!read_small(d, name, &b) || !b.n)
+	if (!git_file_read(d, name, &b) || !b.n)
 		return;
 	for (char *line = strtok_r(b.p, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
 		struct move one;
@@ -474,7 +474,7 @@ static void on_log(struct work *w, const struct stack_dir *d, const char *name, 
 static void head_tell(struct work *w, const struct stack_dir *d)
 {
 	auto_buf struct buf b = BUF_INIT(4096);
-	if (read_small(d, "HEAD", &b) && is_id(buf_cstr(&b), b.n))
+	if (git_file_read(d, "HEAD", &b) && text_is_id(buf_cstr(&b), b.n))
 		commit_tell(w, buf_cstr(&b));
 }
 
@@ -507,7 +507,7 @@ static bool stashes_tell(struct work *w)
 			old = !strcmp(was.v[k].to, now.v[i].to);
 		auto_free char *what = xasprintf("stash@{%zu}", now.n - 1 - i);
 		if (!old)
-			say(w, what);
+			work_say(w, what);
 	}
 	moves_done(&now);
 	moves_done(&was);
@@ -534,8 +534,8 @@ static void staged_tell(struct work *w)
 			continue;
 		str_hex(hex, e->id, now.id_size);
 		auto_free char *what = xasprintf("staged %s", e->path);
-		if (is_new(w, hex) && (!i || strcmp(e->path, now.v[i - 1].path)))
-			say(w, what);
+		if (object_is_new(w, hex) && (!i || strcmp(e->path, now.v[i - 1].path)))
+			work_say(w, what);
 	}
 	gitindex_done(&now);
 	gitindex_done(&was);
@@ -543,16 +543,16 @@ static void staged_tell(struct work *w)
 
 // --- one git directory ---
 
-static bool has_reftable(struct work *w)
+static bool reftable_changed(struct work *w)
 {
 	struct stack_dir up, low;
 	auto_buf struct buf now = BUF_INIT(1 << 20), was = BUF_INIT(1 << 20);
 	if (!stack_dir_enter(&w->up, "reftable", &up))
 		return false;
-	read_small(&up, "tables.list", &now);
+	git_file_read(&up, "tables.list", &now);
 	stack_dir_close(&up);
 	if (w->has_low && stack_dir_enter(&w->low, "reftable", &low)) {
-		read_small(&low, "tables.list", &was);
+		git_file_read(&low, "tables.list", &was);
 		stack_dir_close(&low);
 	}
 	return strcmp(buf_cstr(&now), buf_cstr(&was)) != 0;
@@ -582,8 +582,8 @@ static void work_look(struct work *w, bool is_worktree_index)
 	head_tell(w, &w->up);
 	logs_tell(w, &w->up);
 	worktrees_tell(w);
-	if (has_reftable(w))
-		say(w, "refs (kept in a reftable)");
+	if (reftable_changed(w))
+		work_say(w, "refs (kept in a reftable)");
 	if (is_worktree_index)
 		staged_tell(w);
 }

@@ -46,9 +46,14 @@ static void level_pop(struct ignored *g)
 
 void ignored_begin(struct ignored *g, const struct stack *s)
 {
-	struct stack_dir info;
 	*g = (struct ignored){0};
 	stack_dir_top(s, STACK_LOWER, &g->base);
+}
+
+static void rules_begin(struct ignored *g)
+{
+	struct stack_dir info;
+	g->begun = true;
 	g->on = stack_dir_look(&g->base, ".git") != STACK_ABSENT;
 	if (!g->on)
 		return;
@@ -113,7 +118,7 @@ static void levels_follow(struct ignored *g, const char *path)
 }
 
 // The index is read when the first path asks for it.
-static bool is_tracked(struct ignored *g, const char *path)
+static bool ignored_is_tracked(struct ignored *g, const char *path)
 {
 	struct stack_dir git;
 	if (!g->index_read && stack_dir_enter(&g->base, ".git", &git)) {
@@ -131,10 +136,24 @@ bool ignored_is(struct ignored *g, const char *path, bool is_dir, bool in_base)
 	size_t n = strlen(path);
 	bool slash = n && path[n - 1] == '/';
 	auto_free char *plain = xstrndup(path, slash ? n - 1 : n);
+	if (!g->begun)
+		rules_begin(g);
 	if (!g->on || !n)
 		return false;
 	levels_follow(g, plain);
 	if (!g->levels[g->n_levels - 1].ignored && !levels_fit(g, plain, is_dir || slash))
 		return false;
-	return !in_base || !is_tracked(g, plain);
+	return !in_base || !ignored_is_tracked(g, plain);
+}
+
+char *ignored_top(const struct ignored *g, const char *path)
+{
+	const char *end = path;
+	for (size_t i = 1; i < g->n_levels; i++) {
+		end += strcspn(end, "/");
+		if (g->levels[i].ignored)
+			return xstrndup(path, (size_t)(end - path));
+		end += *end == '/';
+	}
+	return xstrdup(path);
 }

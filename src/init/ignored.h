@@ -11,6 +11,7 @@ struct ignored_level;
 
 struct ignored {
 	struct stack_dir base; // borrowed
+	bool begun;	       // the first path was asked for: most runs change nothing, and read no rules
 	bool on;	       // the base has a .git: there are rules
 	struct ignore exclude; // .git/info/exclude
 	struct ignored_level *levels; // the directories from the top to the path asked for last
@@ -22,4 +23,6 @@ struct ignored {
 void ignored_begin(struct ignored *g, const struct stack *s);
 void ignored_end(struct ignored *g);
 // path: as the walk tells it, / at the end of an empty directory. in_base: the base has something there.
+// Of a path that is ignored and was asked for last: the topmost directory with all below it, or the path itself. Owned.
+char *ignored_top(const struct ignored *g, const char *path);
 bool ignored_is(struct ignored *g, const char *path, bool is_dir, bool in_base);

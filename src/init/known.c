@@ -246,12 +246,20 @@ static void tell_gone(struct known_look *l, const struct stack *s, const struct 
 		l->fn(l->ctx, &ev);
 }
 
+static bool is_left_out(const struct known_look *l, const char *path)
+{
+	for (char **d = l->left_out; d && *d; d++)
+		if (is_below(path, *d))
+			return true;
+	return false;
+}
+
 // Entries the walk did not meet are as the base has them again.
 static void sweep_slot(struct known_look *l, const struct stack *s, struct known_entry **p, const char *at, bool tree)
 {
 	while (*p) {
 		struct known_entry *e = *p;
-		if (e->round == l->known->round || (tree ? !is_below(e->path, at) : strcmp(e->path, at) != 0)) {
+		if (e->round == l->known->round || is_left_out(l, e->path) || (tree ? !is_below(e->path, at) : strcmp(e->path, at) != 0)) {
 			p = &e->next;
 			continue;
 		}

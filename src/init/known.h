@@ -48,6 +48,7 @@ struct known_look {
 	void (*git)(void *ctx, const char *path); // a .git further down, where the stack tells of them; may be NULL
 	void *ctx;
 	char *const *hide; // globs of what is nobody's change, or NULL
+	char **left_out;   // directories that the walk did not look into: what was known below them stays known
 	bool all;
 	uint64_t hash_bytes; // how much may be read for hashes
 	uint32_t hash_files;

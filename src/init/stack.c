@@ -20,6 +20,7 @@ struct walk {
 	struct buf path;
 	uint64_t looked, told;
 	bool all, git;
+	bool (*leave_out)(void *ctx, const char *path, const struct stack_dir *dir);
 };
 
 enum seen { SEEN_NOTHING, SEEN_FILE, SEEN_DIR };
@@ -197,6 +198,11 @@ static void walk_sub(struct walk *w, const char *name, struct view *u, struct vi
 	if (l->seen == SEEN_FILE)
 		note_views(w, 'D', name, NULL, l, &u->chain); // a file became a directory
 	buf_str(&w->path, name);
+	if (w->leave_out && l->seen == SEEN_NOTHING && w->leave_out(w->ctx, buf_cstr(&w->path), &u->chain)) {
+		w->path.n = len;
+		w->path.p[len] = 0;
+		return;
+	}
 	buf_byte(&w->path, '/');
 	uint64_t before = w->told;
 	walk_dir(w, &u->chain, l->seen == SEEN_DIR ? &l->chain : &none, u->closed, depth + 1);
@@ -295,7 +301,7 @@ static void walk_path(struct walk *w, const char *path, const struct stack_dir *
 
 int stack_each(const struct stack *s, const char *at, stack_change_fn *fn, void *ctx, struct err *e)
 {
-	struct walk w = {.fn = fn, .ctx = ctx, .path = BUF_INIT(64 << 10), .all = s->all, .git = s->git};
+	struct walk w = {.fn = fn, .ctx = ctx, .path = BUF_INIT(64 << 10), .all = s->all, .git = s->git, .leave_out = s->leave_out};
 	struct stack_dir up = {.n = s->n_upper}, low = {.n = s->n_lower};
 	if (!up.n)
 		return err_set(e, ERR_NOT_FOUND, "there is no layer to look at");

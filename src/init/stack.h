@@ -13,12 +13,20 @@
 
 #define STACK_MAX (LIMIT_LAYERS + 2) // the writable one, the sealed ones, the base directory
 
+// One directory as one side of a stack shows it, or both together: its descriptors, newest first.
+struct stack_dir {
+	int fd[STACK_MAX];
+	int n;
+};
+
 // Borrowed directory descriptors of one part, newest first.
 struct stack {
 	int upper[STACK_MAX], lower[STACK_MAX];
 	int n_upper, n_lower;
 	bool all; // also told: a whiteout over nothing (what was below may be gone), and as 'G' a .git further down
 	bool git; // also told: as 'G' a .git further down
+	// Asked of each directory that lower has not, with its path: true leaves out what is in it. May be NULL.
+	bool (*leave_out)(void *ctx, const char *path, const struct stack_dir *dir);
 };
 void stack_add(struct stack *s, bool lower, int fd); // -1: nothing there, not added
 
@@ -47,11 +55,6 @@ typedef void stack_change_fn(void *ctx, const struct stack_change *c);
 // that one instead.
 int stack_each(const struct stack *s, const char *at, stack_change_fn *fn, void *ctx, struct err *e) MUST_USE;
 
-// One directory as one side of a stack shows it, or both together: its descriptors, newest first.
-struct stack_dir {
-	int fd[STACK_MAX];
-	int n;
-};
 enum stack_side { STACK_UPPER, STACK_LOWER, STACK_BOTH };
 enum stack_entry { STACK_ABSENT, STACK_FILE, STACK_DIR, STACK_OTHER };
 

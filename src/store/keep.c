@@ -37,7 +37,7 @@ static const struct {
 
 // --- records ---
 
-static bool is_left_out(const char *list, const char *column)
+static bool column_is_left_out(const char *list, const char *column)
 {
 	auto_free char *word = xasprintf(" %s ", column);
 	return strstr(list, word) != NULL;
@@ -60,12 +60,12 @@ static void row_write(struct buf *out, sqlite3_stmt *st, size_t t)
 	uint32_t n = 0;
 	int all = sqlite3_column_count(st);
 	for (int i = 0; i < all; i++)
-		n += !is_left_out(tables[t].left_out, sqlite3_column_name(st, i));
+		n += !column_is_left_out(tables[t].left_out, sqlite3_column_name(st, i));
 	wire_str(out, tables[t].table);
 	wire_u32(out, n);
 	for (int i = 0; i < all; i++) {
 		const char *name = sqlite3_column_name(st, i);
-		if (is_left_out(tables[t].left_out, name))
+		if (column_is_left_out(tables[t].left_out, name))
 			continue;
 		wire_str(out, name);
 		value_write(out, st, i);
@@ -88,7 +88,7 @@ static int table_write(struct store *s, size_t t, const char *id, struct buf *ou
 	return rc == SQLITE_DONE ? 0 : -1;
 }
 
-static void sum_of(const struct buf *b, size_t n, uint8_t out[32])
+static void record_sum(const struct buf *b, size_t n, uint8_t out[32])
 {
 	struct sha256 h;
 	sha256_init(&h);
@@ -106,7 +106,7 @@ int store_record_write(struct store *s, enum store_thing what, const char *id, s
 			return -1;
 	if (out->n == before + strlen(MAGIC))
 		return err_set(e, ERR_NOT_FOUND, "state.db has no row of %s", id);
-	sum_of(out, out->n, sum);
+	record_sum(out, out->n, sum);
 	buf_add(out, sum, sizeof sum);
 	return out->overflow ? err_set(e, ERR_LIMIT, "the record of %s is too long", id) : 0;
 }
@@ -119,7 +119,7 @@ struct column {
 	size_t n;
 };
 
-static bool is_column_name(const char *s)
+static bool column_name_ok(const char *s)
 {
 	return s && *s && strlen(s) < 64 && strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789_") == strlen(s);
 }
@@ -140,7 +140,7 @@ static int column_read(struct wire *w, struct column *out)
 		out->p = wire_get_bytes(w, &out->n);
 	else if (out->type != SQLITE_NULL)
 		return -1;
-	return w->bad || !is_column_name(out->name) ? -1 : 0;
+	return w->bad || !column_name_ok(out->name) ? -1 : 0;
 }
 
 static void column_bind(sqlite3_stmt *st, int at, const struct column *c)
@@ -181,7 +181,7 @@ static int row_insert(struct store *s, size_t t, const struct column *v, size_t 
 	return rc == SQLITE_DONE ? 0 : -1;
 }
 
-static bool is_of_id(size_t t, const struct column *c, const char *id)
+static bool column_is_id(size_t t, const struct column *c, const char *id)
 {
 	return !strcmp(c->name, tables[t].key) && c->type == SQLITE_TEXT && c->n == strlen(id) && !memcmp(c->p, id, c->n);
 }
@@ -198,8 +198,8 @@ static int row_read(struct store *s, enum store_thing what, const char *id, stru
 	sound = sound && (t == countof(tables) || tables[t].of == what);
 	for (uint32_t i = 0; sound && i < n; i++) {
 		sound = !column_read(w, &v[kept]);
-		bool known = sound && t < countof(tables) && column_exists(s, table, v[kept].name) && !is_left_out(tables[t].left_out, v[kept].name);
-		own |= known && is_of_id(t, &v[kept], id);
+		bool known = sound && t < countof(tables) && column_exists(s, table, v[kept].name) && !column_is_left_out(tables[t].left_out, v[kept].name);
+		own |= known && column_is_id(t, &v[kept], id);
 		if (known)
 			kept++;
 		else
@@ -219,7 +219,7 @@ int store_record_read(struct store *s, enum store_thing what, const char *id, co
 	size_t head = strlen(MAGIC);
 	if (record->n < head + sizeof sum || memcmp(record->p, MAGIC, head))
 		return err_set(e, ERR_INVALID, "the record of %s is none", id);
-	sum_of(record, record->n - sizeof sum, sum);
+	record_sum(record, record->n - sizeof sum, sum);
 	if (memcmp(record->p + record->n - sizeof sum, sum, sizeof sum))
 		return err_set(e, ERR_INVALID, "the record of %s is damaged", id);
 	struct wire w = {.p = (const uint8_t *)record->p + head, .n = record->n - head - sizeof sum};

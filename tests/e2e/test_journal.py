@@ -387,3 +387,76 @@ def test_no_supervisor_no_call(home, skep):
     wait_for(lambda: home.exec_row(xid)["state"] == "exited")
     assert skep("logs", xid).ok().out.split() == ["-1", "EPERM"]
     assert [e["name"] for e in denied(home, sid)] == ["mount"]
+
+
+# -- journals of removed sandboxes --------------------------------------------------------------------------------
+def archived(home):
+    """The days' files, and the directories that are left."""
+    names = os.listdir(f"{home.skep_home}/journals")
+    return sorted(n for n in names if n[0] == "2"), sorted(n for n in names if n[0] != "2")
+
+
+def pack(home):
+    """gc packs what removals left; the directories go when that is on the disk."""
+    home.skep("gc").ok()
+    wait_for(lambda: not archived(home)[1], 30, why="the directories to go")
+
+
+def test_journals_of_removed_sandboxes_are_packed(home, skep):
+    ids = [home.new() for _ in range(3)]
+    for sid in ids:
+        skep("exec", sid, "--", "echo", sid).ok()
+    skep("rm", "--force", *ids).ok()
+    was = {sid: skep("log", sid, "--json").ok().out_b for sid in ids}
+    pack(home)
+    days, _ = archived(home)
+    assert 2 <= len(days) <= 4 and {d[10:] for d in days} == {".z", ".index"}  # midnight may pass
+    for sid in ids:
+        assert skep("log", sid, "--json").ok().out_b == was[sid]
+        assert skep("log", "--verify", sid).ok()
+    size = sum(os.path.getsize(f"{home.skep_home}/journals/{d}") for d in days)
+    pack(home)  # what was looked at goes again, and is not packed twice
+    assert sum(os.path.getsize(f"{home.skep_home}/journals/{d}") for d in archived(home)[0]) == size
+    assert skep("log", ids[0][:10], "--json").ok().out_b == was[ids[0]]
+
+
+def test_a_damaged_archive_costs_its_own_journals_only(home, skep):
+    ids = [home.new() for _ in range(2)]
+    skep("rm", *ids).ok()
+    was = skep("log", ids[1], "--json").ok().out_b
+    pack(home)
+    index, z = (f"{home.skep_home}/journals/{next(d for d in archived(home)[0] if d.endswith(e))}" for e in (".index", ".z"))
+    lines = open(index, encoding="ascii").read().splitlines()
+    mine = next(x for x in lines if x.startswith(ids[0]))
+    other = next(x for x in lines if x.startswith(ids[1]))
+    for bad in (mine.rsplit(" ", 1)[0] + " " + "0" * 64, " ".join([ids[0], "0", "9" * 18, "4194304", "0" * 64]), ids[0], "x" * 100000, "\0" * 50):
+        with open(index, "w", encoding="ascii") as f:
+            f.write(f"{bad}\n{other}\n")
+        r = skep("log", ids[0], "--json")
+        assert r.rc and ("damaged" in r.err or "no longer kept" in r.err), r.err
+        assert skep("log", ids[1], "--json").ok().out_b == was
+    with open(z, "r+b") as f:
+        f.truncate(10)
+    pack(home)
+    assert skep("log", ids[0], "--json").rc and not [n for n in os.listdir(f"{home.skep_home}/journals") if n.endswith(".partial")]
+
+
+def test_packed_journals_keep_to_the_disk_budget(home, skep):
+    sid = home.new()
+    skep("rm", sid).ok()
+    pack(home)
+    for n in (".z", ".index"):
+        with open(f"{home.skep_home}/journals/2020-01-01{n}", "wb") as f:
+            f.write(os.urandom(2 << 20) if n == ".z" else b"")
+    os.makedirs(f"{home.user_home}/.config/skep", exist_ok=True)
+    with open(f"{home.user_home}/.config/skep/config.yaml", "w", encoding="ascii") as f:
+        f.write("disk_budget: 1m\n")
+    skep("gc").ok()  # counts them
+    skep("gc").ok()
+    days = archived(home)[0]
+    assert days and not [d for d in days if d.startswith("2020")]
+    for d in days:
+        os.utime(f"{home.skep_home}/journals/{d}", (1, 1))
+    skep("gc").ok()
+    assert not archived(home)[0]
+    skep("log", sid).fails(3, "no")

@@ -237,6 +237,20 @@ def test_gc_takes_snapshots_nobody_can_use(home, skep):
     assert skep("snapshots", "--all", "--json").json()["snapshots"] == []
 
 
+def test_a_sandbox_that_never_ran_costs_little(home, skep):
+    """Its base is recorded with its first command, or when it is reviewed."""
+    for c in ("git init -q -b main", "git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x"):
+        subprocess.run(c.split(), cwd=home.dir, env=home.env, check=True)
+    first = home.new()
+    time.sleep(1)  # longer than it takes to begin
+    inside = lambda sid: sorted(n for n in os.listdir(f"{home.skep_home}/sandboxes/{sid}") if n not in ("row", "row.partial"))
+    assert inside(first) == ["journal"] and home.show(first)["base"]["state"] == "live"
+    skep("exec", first, "--", "true").ok()
+    wait_for(lambda: home.show(first)["base"]["state"] == "pinned", 30, why="the base to be recorded")
+    second = home.new()
+    assert skep("diff", second).ok().out == "" and "shadow.git" in inside(second)
+
+
 # -- state.db is lost --------------------------------------------------------------------------------------------
 def lose_state(home, how):
     """The skepd that is there next finds no state.db, or none that it can read."""

@@ -464,6 +464,7 @@ def test_a_pinned_repository_is_gone(home):
     clone = f"{home.top}/clone"
     git("clone", "-q", d, clone)
     b = Box(home, sid=home.new(cwd=d))
+    b.sh("true")  # the base is recorded with the first command
     wait_for(lambda: os.path.exists(f"{home.skep_home}/sandboxes/{b.id}/shadow.git/refs/skep/pin"), why="the base to be pinned")
     b.sh("sed -i 's/^line 50$/fifty/' a.txt; echo new > new.txt; rm b.txt")
     shutil.rmtree(d)

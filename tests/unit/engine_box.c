@@ -24,7 +24,9 @@ static int set_up(void **state)
 	static struct loop loop;
 	struct err e;
 	(void)state;
-	g = (struct engine){.loop = &loop};
+	static const struct backend_ops ops; // a dropped box is told to the backend, where that wants to know
+	static struct backend backend = {.ops = &ops};
+	g = (struct engine){.loop = &loop, .backend = &backend};
 	return loop_init(&loop, &e);
 }
 
@@ -33,6 +35,7 @@ static int tear_down(void **state)
 	(void)state;
 	while (g.boxes)
 		box_drop(g.boxes);
+	index_done(&g.by_id);
 	loop_done(g.loop);
 	return 0;
 }
@@ -77,6 +80,27 @@ static void lookup(void **state)
 	assert_int_equal(find("sq1", NULL), ERR_NOT_FOUND);
 	assert_ptr_equal(box_by_id(&g, "szzzzzzzzzzzzzzz"), c);
 	assert_null(box_by_id(&g, "szz"));
+}
+
+// As `ps` does for each row: the cost of all is linear in their number.
+static void each_of_many_is_found_at_once(void **state)
+{
+	static const unsigned many[] = {1000, 3000};
+	(void)state;
+	for (size_t k = 0; k < countof(many); k++) {
+		for (unsigned i = 0; i < many[k]; i++) {
+			char id[ID_SIZE];
+			id_make('s', id);
+			add(id, NULL);
+		}
+		g.by_id.compared = 0;
+		for (struct box *b = g.boxes; b; b = b->next)
+			assert_ptr_equal(box_by_id(&g, b->row.id), b);
+		assert_true(g.by_id.compared < 4ull * many[k]);
+		while (g.boxes)
+			box_drop(g.boxes);
+		assert_int_equal(g.by_id.n, 0);
+	}
 }
 
 static void count_kind(void *ctx, const struct err *e, const struct outcome *o)
@@ -134,6 +158,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(names),
 		cmocka_unit_test_setup_teardown(lookup, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(each_of_many_is_found_at_once, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_dropped_box_refuses_its_queue, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(the_next_runs_when_the_box_is_free, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(waiting_ends_in_conflict, set_up, tear_down),

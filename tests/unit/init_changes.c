@@ -326,6 +326,33 @@ static void ignored_files_are_counted_apart(void **state)
 	changes_done(&c);
 }
 
+// Beyond the first ones a directory of ignored files is counted without a look at any of them.
+static void many_ignored_files_cost_little(void **state)
+{
+	struct place *p = *state;
+	struct changes c;
+	struct err e;
+	struct known k = {0};
+	assert_int_equal(fs_mkdirs(p->top, "base/.git", 0755, &e) | fs_mkdirs(p->top, "ws/build/a", 0755, &e), 0);
+	assert_int_equal(fs_mkdirs(p->top, "ws/build/b/c", 0755, &e) | fs_mkdirs(p->top, "ws/src", 0755, &e), 0);
+	put(p, "base/.gitignore", "build/\n");
+	for (int i = 0; i < 300; i++) {
+		auto_free char *a = xasprintf("ws/build/a/%d", i), *b = xasprintf("ws/build/b/c/%d", i);
+		put(p, a, "1");
+		put(p, b, "1");
+	}
+	put(p, "ws/src/new", "1");
+	for (int round = 0; round < 2; round++) {
+		assert_int_equal(walk(p, &k, NULL, &c), 0);
+		assert_int_equal(c.count, 1);
+		assert_int_equal(c.sum.ignored, 600);
+		assert_int_equal(k.n, 301);
+		assert_null(strstr(c.events ? c.events : "", "D "));
+		changes_done(&c);
+	}
+	known_done(&k);
+}
+
 static void a_sandbox_s_own_rules_hide_nothing(void **state)
 {
 	struct place *p = *state;
@@ -568,6 +595,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_child_s_walk_is_learned, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(one_path_alone, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(ignored_files_are_counted_apart, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(many_ignored_files_cost_little, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_sandbox_s_own_rules_hide_nothing, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(without_a_repository_nothing_is_ignored, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(refs_that_the_base_has_not_are_pending, set_up, tear_down),
