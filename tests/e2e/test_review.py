@@ -422,6 +422,45 @@ def test_what_was_looked_at_is_what_lands(home):
     assert home.api_raw("POST", path, {"set": {"all": True}, "digest": b.digest()})[0] == 200
 
 
+# --- what a person is asked ---
+
+def test_a_question_is_about_what_was_named(home, terminal):
+    d = repo(home)
+    b = Box(home)
+    b.sh("echo x >> b.txt; for i in $(seq 9); do echo $i > n$i; done; mkdir m; echo y > m/y; printf '#!/bin/sh\n' > run.sh; chmod +x run.sh")
+    t = terminal("apply", b.id, "b.txt", "m")
+    t.expect("apply 2 files, 2 changes to")
+    t.send("y\n")
+    assert t.wait() == 0 and read(f"{d}/b.txt").endswith(b"x\n")
+    t.expect("2 files changed")
+    assert "2 files put back" in b.run("undo").ok().out, "undo counts as apply does"
+    t = terminal("dismiss", b.id, "n1")
+    t.expect("dismiss 1 file, 1 change?")
+    t.send("n\n")
+    assert t.wait() == 1 and "n1" in b.status()
+    t = terminal("apply", b.id)  # what is refused after a yes is not asked
+    t.expect("run.sh.* must be accepted by name")
+    assert t.wait() and not os.path.exists(f"{d}/n2")
+    put(d, "b.txt", "other\n")
+    t = terminal("apply", b.id, "--accept-risk")
+    t.expect("b.txt.* conflicts with the directory")
+    assert t.wait() and not os.path.exists(f"{d}/n2")
+    t = terminal("apply", b.id, "run.sh", "--accept", "run.sh")
+    t.expect("apply 1 file, 1 change to")
+    t.send("y\n")
+    assert t.wait() == 0 and os.access(f"{d}/run.sh", os.X_OK)
+
+
+def test_nobody_is_asked_to_dismiss(home):
+    repo(home)
+    b = Box(home)
+    b.sh("echo new > new.txt")
+    assert "--yes" in b.run("dismiss").fails(2).err
+    assert b.status() == {"new.txt": "A"}
+    b.run("dismiss", "--yes").ok()
+    assert b.status() == {}
+
+
 # --- where the base comes from ---
 
 @pytest.mark.parametrize("how", ["deleted", "replaced"])
