@@ -352,6 +352,10 @@ static int undo_run(const struct call *c)
 	if (o->json)
 		return out_json(done);
 	auto_buf struct buf b = BUF_INIT(256);
+	if (!strcmp(json_str(json_object_get(done, "result"), "undone"), "dismiss")) {
+		buf_str(&b, "what the last dismiss took is in the sandbox again\n");
+		return out_flush(&b);
+	}
 	count(&b, files_of(done), "file");
 	buf_str(&b, " put back as before the last apply\n");
 	return out_flush(&b);
@@ -428,7 +432,7 @@ REVIEW_VERB(apply, "[ID] [PATH...]", "take changes of a sandbox into the real di
 	    "All of them, those of some paths, single ones (--hunk), or asked one by one (-p). Either all of it lands or\n"
 	    "nothing. Files that other programs run or trust must be accepted by name.", 0);
 REVIEW_VERB(dismiss, "[ID] [PATH...]", "put files of a sandbox back to what they were", NULL, 0);
-REVIEW_VERB(undo, "ID", "take the last apply back", "Refused where the directory has changed since.", 1);
+REVIEW_VERB(undo, "ID", "take the last apply or dismiss back", "Refused where the directory, or the sandbox's file, has changed since.", 1);
 REVIEW_VERB(export, "[ID] [PATH...]", "take the changes of a sandbox as a patch, its commits as a branch or a bundle",
 	    "--branch makes a new branch of the repository and touches no file. With commits made in the sandbox it has\n"
 	    "those; without any, one commit of the files as they are. A branch that exists is never changed.", 0);

@@ -259,6 +259,8 @@ static void discard_review(struct box *b)
 	static const char *const parts[] = {"shadow.git", "apply"};
 	char **dirs = NULL;
 	bool needed = heritage_needs(b->g, b->row.id);
+	auto_free char *dismissed = xasprintf("journals/%s/dismissed", b->row.id);
+	unlinkat(b->g->home_fd, dismissed, 0);
 	if (needed)
 		heritage_keep(b);
 	if (review_outlives(b))

@@ -18,6 +18,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -149,15 +150,40 @@ static void take_base(struct box *b, const json_t *last)
 	base_changed(b, result ? json_str(result, "base_after") : "");
 }
 
+// DISMISS is the stream of a dismissal, and DISMISS.back of one that undoes it; of the last one that was done only that stays,
+// until it was used or something was applied.
+#define DISMISS "dismiss"
+#define DISMISSED "dismissed"
+
+static void dismissal_end(struct review *r, bool done)
+{
+	auto_free char *out = xasprintf("%s/" DISMISS, r->box), *back = xasprintf("%s.back", out), *kept = xasprintf("%s/" DISMISSED, r->box);
+	int at = r->g->sandboxes;
+	bool undo = r->want.verb == REVIEW_UNDO;
+	unlinkat(at, out, 0);
+	if (done && undo)
+		unlinkat(at, kept, 0);
+	else if (!undo && (!done || renameat(at, back, at, kept)))
+		unlinkat(at, back, 0);
+}
+
+static bool dismissal_exists(const struct review *r)
+{
+	auto_free char *kept = xasprintf("%s/" DISMISSED, r->box);
+	return fs_exists(r->g->sandboxes, kept);
+}
+
 static void on_put(void *ctx, const struct child_end *end)
 {
 	struct review *r = ctx;
 	r->child = NULL;
 	struct err e;
 	auto_json json_t *answer = child_json(end, "skep-review", &e);
-	auto_free char *out = xasprintf("%s/dismiss", r->box);
 	struct box *b = box_by_id(r->g, r->box);
-	unlinkat(r->g->sandboxes, out, 0);
+	if (b)
+		dismissal_end(r, answer != NULL);
+	if (answer && r->want.verb == REVIEW_UNDO)
+		buf_str(&r->out, "{\"result\":{\"steps\":0,\"undone\":\"dismiss\"}}\n");
 	if (answer && b) {
 		review_note(r, b, NULL);
 		b->row.pending = -1;
@@ -178,7 +204,7 @@ static void on_restore(void *ctx, const struct err *e, const struct outcome *o)
 {
 	struct review *r = ctx;
 	struct err why;
-	auto_free char *from = review_path(r, "dismiss"), *sock = engine_socket(r->g, r->box), *ticket = o && o->ticket ? xstrdup(o->ticket) : NULL;
+	auto_free char *from = review_path(r, r->want.verb == REVIEW_UNDO ? DISMISSED : DISMISS), *sock = engine_socket(r->g, r->box), *ticket = o && o->ticket ? xstrdup(o->ticket) : NULL;
 	char a0[] = "skep-review", a1[] = "put", a2[] = "--socket", a4[] = "--ticket", a6[] = "--from";
 	char *argv[] = {a0, a1, a2, sock, a4, ticket, a6, from, NULL};
 	job_note(r, o);
@@ -245,6 +271,10 @@ static void on_judged(void *ctx, const struct child_end *end)
 		return;
 	}
 	take_base(b, last);
+	if (r->want.verb == REVIEW_APPLY && !r->want.to) {
+		auto_free char *kept = xasprintf("%s/" DISMISSED, r->box);
+		unlinkat(r->g->sandboxes, kept, 0); // undo takes the last one back
+	}
 	if (r->want.verb == REVIEW_DIFF)
 		review_scope_note(r, last);
 	review_note(r, b, last);
@@ -373,6 +403,8 @@ static void steps_begin(struct review *r)
 		finish(r, &e);
 	else if (r->want.branch || r->want.bundle)
 		export_begin(r, b);
+	else if (r->want.verb == REVIEW_UNDO && dismissal_exists(r))
+		job(r, "restore", b->row.ws_path, true, on_restore);
 	else if (r->want.verb == REVIEW_UNDO && b->row.base_pin != PIN_INHERITED)
 		judge(r, NULL);
 	else

@@ -461,6 +461,30 @@ def test_nobody_is_asked_to_dismiss(home):
     assert b.status() == {}
 
 
+def test_a_dismissal_is_undone(home):
+    repo(home, {"a.txt": NUMBERS, "b.txt": "one\n", "old.txt": NUMBERS[:300], "sub/c.txt": "see\n", "tool": "t\n", "dir/x": "x\n"})
+    b = Box(home)
+    b.sh("sed -i 's/^line 5$/five/; s/^line 90$/ninety/' a.txt; rm b.txt; mv old.txt new.txt; mkdir -p n/m; echo n > n/m/f; ln -s f n/m/l; chmod +x tool;"
+         "mkdir empty; head -c 5000 /dev/urandom > blob; rm -r dir; echo file > dir")
+    before, inside = b.status(), b.tree()
+    b.run("dismiss", "--yes").ok()
+    assert b.status() == {}
+    assert "dismiss" in b.run("undo").ok().out
+    assert (b.status(), b.tree()) == (before, inside)
+    b.run("undo").fails(3, "nothing was applied")
+    part = b.hunks("a.txt")[1]
+    b.run("dismiss", "--yes", "--hunk", part).ok()
+    assert b"ninety" not in b.diff() and b"+five" in b.diff()
+    b.run("undo").ok()
+    assert b.tree() == inside
+    b.run("dismiss", "--yes", "a.txt").ok()
+    b.sh("echo later >> a.txt")
+    b.run("undo").fails(4, "changed meanwhile")
+    assert b.tree()[b"a.txt"][2].endswith(b"line 100\nlater\n"), "what came later is never lost"
+    b.apply("a.txt").ok()
+    assert "file put back" in b.run("undo").ok().out, "an apply is what was last"
+
+
 # --- where the base comes from ---
 
 @pytest.mark.parametrize("how", ["deleted", "replaced"])
