@@ -76,6 +76,11 @@ static void waits_end(struct engine *g, const char *box)
 	}
 }
 
+struct recount {
+	struct engine *g;
+	char box[ID_SIZE];
+};
+
 static void on_dropped(void *ctx, const struct err *e)
 {
 	(void)ctx;
@@ -97,11 +102,37 @@ static void job_note(struct review *r, const struct outcome *o)
 	memcpy(r->job, o->exec_id, strlen(o->exec_id) + 1);
 }
 
+static void on_counting(void *ctx, const struct err *e, const struct outcome *o)
+{
+	struct recount *c = ctx;
+	struct box *b = box_by_id(c->g, c->box);
+	if (!e && o && o->exec_id && b && b->cell)
+		b->g->backend->ops->kill(b->cell, o->exec_id, SIGKILL, (struct reply){on_dropped, NULL});
+	free(c);
+}
+
+// What is pending of a sandbox without a cell is counted by a cell that comes and goes; what an apply left was not yet.
+static void recount(struct box *b)
+{
+	struct exec_request x = {.job = true};
+	struct recount *c = xcalloc(1, sizeof *c);
+	if (b->cell && !b->maintenance) {
+		free(c);
+		return; // it counts by itself
+	}
+	c->g = b->g;
+	memcpy(c->box, b->row.id, sizeof c->box);
+	strv_add(&x.argv, "kind");
+	strv_add(&x.argv, "/");
+	engine_exec(b->g, b->row.id, &x, (struct done){on_counting, c});
+}
+
 // The next one of the same sandbox: one at a time, in the order they came.
 static void finish(struct review *r, const struct err *e)
 {
 	struct engine *g = r->g;
 	char box[ID_SIZE];
+	bool counts = r->changed;
 	memcpy(box, r->box, sizeof box);
 	timer_clear(g->loop, &r->late);
 	if (r->cancelled) {
@@ -120,6 +151,9 @@ static void finish(struct review *r, const struct err *e)
 		if (!waits)
 			waits = n;
 	}
+	struct box *b = counts && !waits ? box_by_id(g, box) : NULL;
+	if (b)
+		recount(b);
 	if (waits)
 		begin(waits);
 	else
@@ -187,6 +221,7 @@ static void on_put(void *ctx, const struct child_end *end)
 	if (answer && b) {
 		review_note(r, b, NULL);
 		b->row.pending = -1;
+		r->changed = true;
 		box_save(b);
 	}
 	finish(r, answer ? NULL : &e);
@@ -271,6 +306,7 @@ static void on_judged(void *ctx, const struct child_end *end)
 		return;
 	}
 	take_base(b, last);
+	r->changed = writes_host(r) && !r->want.to;
 	if (r->want.verb == REVIEW_APPLY && !r->want.to) {
 		auto_free char *kept = xasprintf("%s/" DISMISSED, r->box);
 		unlinkat(r->g->sandboxes, kept, 0); // undo takes the last one back

@@ -35,6 +35,7 @@ struct review {
 	bool running;
 	bool all; // a part was asked for, but could not be judged alone
 	bool cancelled; // it ends with why
+	bool changed;	// what is pending is to be counted anew
 	struct err why;
 	char job[ID_SIZE];   // the last exec that was begun for it
 	struct child *child; // what runs for it now, or NULL

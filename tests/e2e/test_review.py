@@ -485,6 +485,23 @@ def test_a_dismissal_is_undone(home):
     assert "file put back" in b.run("undo").ok().out, "an apply is what was last"
 
 
+def test_what_is_pending_is_known_after_an_apply_without_a_cell(home):
+    repo(home)
+    b = Box(home)
+    b.sh("echo x >> b.txt; echo new > new.txt")
+    pending = lambda n: wait_for(lambda: home.show(b.id)["pending"] == n, 30, why=f"{n} pending, not {home.show(b.id)['pending']}")
+    home.skep("stop", b.id).ok()
+    b.apply("b.txt").ok()
+    pending(1)
+    b.run("undo").ok()
+    pending(2)
+    b.run("dismiss", "--yes", "new.txt").ok()
+    pending(1)
+    assert home.show(b.id)["state"] == "stopped"
+    b.apply().ok()
+    home.skep("rm", b.id).ok()
+
+
 # --- where the base comes from ---
 
 @pytest.mark.parametrize("how", ["deleted", "replaced"])
