@@ -19,14 +19,15 @@ SKEP_ROOMS := cli http model base
 SKEPD_ROOMS := api engine backend workspace store journal http model base
 GATE_ROOMS := gate http model base
 SSH_ROOMS := ssh http model base
+PULL_ROOMS := pull workspace model base
 SUDO_ROOMS := sudo model base
 
 WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wformat=2 -Wvla -Wwrite-strings \
         -Wno-format-truncation -Wno-unknown-warning-option -Wno-gnu-statement-expression
 HARD := -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection -fPIE
 CFLAGS_release := -O2 $(HARD)
-CFLAGS_dev     := -O1 -g -fPIE
-CFLAGS_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -fPIE
+CFLAGS_dev     := -O1 -g -fPIE -DSKEP_CHECKS
+CFLAGS_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -fPIE -DSKEP_CHECKS
 CFLAGS  := -std=gnu17 -D_GNU_SOURCE -Isrc -I$(B)/gen $(WARN) $(CFLAGS_$(V)) -MMD -MP
 LDFLAGS_release := -Wl,-z,relro,-z,now -Wl,--gc-sections
 LDFLAGS_asan    := -fsanitize=address,undefined
@@ -44,7 +45,7 @@ glibs = $(foreach r,$(1),$(B)/glibc/lib$(r).a)
 mlibs = $(foreach r,$(1),$(B)/musl/lib$(r).a)
 ROOMS := $(notdir $(patsubst %/,%,$(wildcard src/*/)))
 
-PROGRAMS := $(B)/skep $(B)/skepd $(B)/skep-cell $(B)/skep-gate $(B)/skep-image $(B)/skep-repo $(B)/skep-review $(B)/skep-ssh $(B)/skep-sudo $(B)/skep-attack $(B)/skep-wrap
+PROGRAMS := $(B)/skep $(B)/skepd $(B)/skep-cell $(B)/skep-gate $(B)/skep-image $(B)/skep-pull $(B)/skep-repo $(B)/skep-review $(B)/skep-ssh $(B)/skep-sudo $(B)/skep-attack $(B)/skep-wrap
 
 .PHONY: all deps check run test unit e2e attack fuzz bench soak install uninstall format lint clean help
 .DELETE_ON_ERROR:
@@ -84,6 +85,8 @@ $(B)/skep-gate: $(B)/glibc/bin/skep-gate.o $(call glibs,$(GATE_ROOMS))
 	$(Q)$(CC) $(LDFLAGS) -pie -o $@ $^ -lssl -lcrypto -lnghttp2 -lcares
 $(B)/skep-image: $(B)/glibc/bin/skep-image.o $(call glibs,workspace model base)
 	$(Q)$(CC) $(LDFLAGS) -pie -o $@ $^ -larchive
+$(B)/skep-pull: $(B)/glibc/bin/skep-pull.o $(call glibs,$(PULL_ROOMS))
+	$(Q)$(CC) $(LDFLAGS) -pie -o $@ $^ -lcurl
 $(B)/skep-repo: $(B)/glibc/bin/skep-repo.o $(call glibs,workspace model base)
 	$(Q)$(CC) $(LDFLAGS) -pie -o $@ $^
 $(B)/skep-review: $(B)/glibc/bin/skep-review.o $(call glibs,workspace model base)
@@ -117,7 +120,7 @@ install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(LIBEXEC) $(DESTDIR)$(MANDIR)/man1 $(DESTDIR)$(MANDIR)/man8
 	install -m 755 $(B)/skep $(DESTDIR)$(PREFIX)/bin/skep
 	ln -sf skep $(DESTDIR)$(PREFIX)/bin/skep-wrap
-	install -m 755 $(B)/skepd $(B)/skep-cell $(B)/skep-gate $(B)/skep-image $(B)/skep-repo $(B)/skep-review $(B)/skep-ssh $(B)/skep-sudo $(B)/skep-attack $(DESTDIR)$(LIBEXEC)/
+	install -m 755 $(B)/skepd $(B)/skep-cell $(B)/skep-gate $(B)/skep-image $(B)/skep-pull $(B)/skep-repo $(B)/skep-review $(B)/skep-ssh $(B)/skep-sudo $(B)/skep-attack $(DESTDIR)$(LIBEXEC)/
 	install -m 644 man/*.1 $(DESTDIR)$(MANDIR)/man1/
 	install -m 644 man/*.8 $(DESTDIR)$(MANDIR)/man8/
 	install -d $(DESTDIR)$(COMPL)/bash-completion/completions $(DESTDIR)$(COMPL)/zsh/site-functions $(DESTDIR)$(COMPL)/fish/vendor_completions.d
@@ -147,8 +150,8 @@ help:
 	@echo "make soak       long runs: fuzzing, sanitizers, races"
 
 # Unit tests: tests/unit/ROOM_NOUN.c links ROOM and everything below it, nothing above.
-UNIT_ORDER := api cli ssh sudo engine backend workspace store cell init isolate journal gate http model base
-UNIT_LIBS  := -lcmocka -larchive -lgit2 -lm -lsqlite3 -lmicrohttpd -lwslay -lsodium -lyaml -lssl -lcrypto -lnghttp2 -lcares -lssh -lz
+UNIT_ORDER := api cli ssh sudo engine backend pull workspace store cell init isolate journal gate http model base
+UNIT_LIBS  := -lcmocka -larchive -lgit2 -lm -lsqlite3 -lmicrohttpd -lwslay -lsodium -lyaml -lssl -lcrypto -lnghttp2 -lcares -lssh -lcurl -lz
 below = $(if $(filter $(1),$(UNIT_ORDER)),$(shell echo $(UNIT_ORDER) | sed 's/.*\b$(1)\b/$(1)/'))
 UNITS := $(patsubst tests/unit/%.c,$(B)/unit/%,$(wildcard tests/unit/*.c))
 define unit_rule

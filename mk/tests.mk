@@ -59,7 +59,7 @@ $(foreach f,$(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c)),$(eval $(cal
 .PHONY: fuzzers fuzz-programs
 fuzz-programs: $(FUZZERS)
 fuzzers:
-	@$(MAKE) V=fuzz CC=clang CFLAGS_fuzz='-O1 -g -fPIE -fsanitize=fuzzer-no-link $(FUZZ_SAN)' fuzz-programs
+	@$(MAKE) V=fuzz CC=clang CFLAGS_fuzz='-O1 -g -fPIE -DSKEP_CHECKS -fsanitize=fuzzer-no-link $(FUZZ_SAN)' fuzz-programs
 
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h')

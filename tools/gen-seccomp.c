@@ -3,12 +3,13 @@
 // into the section of docs/syscalls.md for this architecture. Runs at build time.
 //
 // The numbers of all system calls are cut into ranges with one action each, and a binary search over the range
-// starts finds the action: few instructions to load, seven comparisons to run. One program for each of the eight
-// combinations of root, trace and nested; nothing is patched at run time.
+// starts finds the action: few instructions to load, seven comparisons to run. One program for each of the sixteen
+// combinations of root, trace, nested and owns; nothing is patched at run time.
 //
 // -DGEN_AARCH64 builds the aarch64 tables on another machine, from the generic numbers that it uses.
 #include "model/move_pass.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -74,15 +75,16 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "arguments are read as
 #define __NR_open_tree_attr 467
 #endif
 
-enum { ROOT = 1, TRACE = 2, NESTED = 4, VARIANTS = 8 };
+enum { ROOT = 1, TRACE = 2, NESTED = 4, OWNS = 8, VARIANTS = 16 };
 
 // What becomes of a call. The first five are return values, the rest are blocks that look at arguments. Both REFUSE and
 // TELL wait for the supervisor; which of the two it is, and the error, the supervisor knows by the number
 // (isolate/seccomp.c). Without a supervisor the kernel answers both with ENOSYS.
 enum action {
 	KILL, REFUSE, NOSYS, TELL, PASS, RETURNS,
-	CHECK_clone = RETURNS, CHECK_ioctl, CHECK_ioprio_set, CHECK_personality, CHECK_prlimit64, CHECK_renameat2,
-	CHECK_setpriority, CHECK_socket, CHECK_socketpair, ACTIONS,
+	CHECK_clone = RETURNS, CHECK_ioctl, CHECK_ioprio_set, CHECK_memfd_create, CHECK_mmap, CHECK_personality, CHECK_prlimit64,
+	CHECK_renameat2, CHECK_setpriority, CHECK_setsockopt, CHECK_socket, CHECK_socketpair, OWN_linkat, OWN_open, OWN_openat,
+	ACTIONS,
 	CHECK_sched_setaffinity = CHECK_prlimit64, CHECK_sched_setattr = CHECK_prlimit64,
 	CHECK_sched_setparam = CHECK_prlimit64, CHECK_sched_setscheduler = CHECK_prlimit64,
 	MOVE_rename = TELL, MOVE_renameat = TELL, MOVE_renameat2 = CHECK_renameat2
@@ -96,7 +98,7 @@ static const uint32_t returns[RETURNS] = {
 	[PASS] = SECCOMP_RET_ALLOW,
 };
 
-enum kind { K_ALLOW, K_NOTIFY, K_MOVE, K_CHECK, K_WHEN, K_DENY, K_CLOSED, K_ABSENT };
+enum kind { K_ALLOW, K_NOTIFY, K_MOVE, K_OWN, K_CHECK, K_WHEN, K_DENY, K_CLOSED, K_ABSENT };
 
 struct row {
 	const char *name;
@@ -111,6 +113,7 @@ struct row {
 #define ALLOW(n) {#n, TEXT(__NR_##n), K_ALLOW, 0, -1},
 #define NOTIFY(n) {#n, TEXT(__NR_##n), K_NOTIFY, 0, -1},
 #define MOVE(n) {#n, TEXT(__NR_##n), K_MOVE, MOVE_##n, -1},
+#define OWN(n) {#n, TEXT(__NR_##n), K_OWN, 0, -1},
 #define CHECK(n) {#n, TEXT(__NR_##n), K_CHECK, CHECK_##n, -1},
 #define WHEN(f, n) {#n, TEXT(__NR_##n), K_WHEN, f, -1},
 #define DENY(n) {#n, TEXT(__NR_##n), K_DENY, 0, -1},
@@ -156,6 +159,18 @@ static void number_rows(void)
 	}
 }
 
+// Most files are opened for reading.
+static enum action own_action(const struct row *r, int variant)
+{
+	if (!(variant & OWNS))
+		return PASS;
+	if (!strcmp(r->name, "open"))
+		return OWN_open;
+	if (!strcmp(r->name, "linkat"))
+		return OWN_linkat;
+	return !strcmp(r->name, "openat") ? OWN_openat : TELL;
+}
+
 static enum action action_of(const struct row *r, int variant)
 {
 	switch (r->kind) {
@@ -165,6 +180,8 @@ static enum action action_of(const struct row *r, int variant)
 		return TELL;
 	case K_MOVE:
 		return (enum action)r->arg;
+	case K_OWN:
+		return own_action(r, variant);
 	case K_CHECK:
 		return r->arg == CHECK_clone && (variant & NESTED) ? PASS : (enum action)r->arg;
 	case K_WHEN:
@@ -315,10 +332,37 @@ static void check_personality(struct program *p)
 	if_equal(p, UINT32_MAX, PASS, REFUSE);
 }
 
-static void check_renameat2(struct program *p)
+static void check_pass(struct program *p)
 {
 	load_arg(p, 5);
 	if_equal(p, MOVE_PASS, PASS, TELL);
+}
+
+static void check_mmap(struct program *p)
+{
+	load_arg(p, 3);
+	emit(p, BPF_JMP | BPF_JSET | BPF_K, 0x40000, REFUSE, PASS); // MAP_HUGETLB
+}
+
+static void check_memfd_create(struct program *p)
+{
+	load_arg(p, 1);
+	emit(p, BPF_JMP | BPF_JSET | BPF_K, 4, REFUSE, PASS); // MFD_HUGETLB
+}
+
+static void check_setsockopt(struct program *p)
+{
+	load_arg(p, 1);
+	int at = emit(p, BPF_JMP | BPF_JEQ | BPF_K, 41, -1, -1); // SOL_IPV6: the last two
+	if_equal(p, 1, -1, PASS);				     // SOL_SOCKET
+	load_arg(p, 2);
+	if_equal(p, 26, REFUSE, -1);   // SO_ATTACH_FILTER
+	if_equal(p, 50, REFUSE, -1);   // SO_ATTACH_BPF
+	if_equal(p, 51, REFUSE, -1);   // SO_ATTACH_REUSEPORT_CBPF
+	if_equal(p, 52, REFUSE, PASS); // SO_ATTACH_REUSEPORT_EBPF
+	p->i[at].jt = ACTIONS + p->n;
+	load_arg(p, 2);
+	if_equal(p, 32, REFUSE, PASS); // IPV6_FLOWLABEL_MGR
 }
 
 static void check_socket(struct program *p)
@@ -338,18 +382,40 @@ static void check_socketpair(struct program *p)
 	if_equal(p, 1, PASS, REFUSE);
 }
 
+static void own_opened(struct program *p, int flags)
+{
+	load_arg(p, flags);
+	emit(p, BPF_JMP | BPF_JSET | BPF_K, O_WRONLY | O_RDWR | O_TRUNC, TELL, PASS);
+}
+
+static void own_open(struct program *p)
+{
+	own_opened(p, 1);
+}
+
+static void own_openat(struct program *p)
+{
+	own_opened(p, 2);
+}
+
 static void build(struct program *p, int variant)
 {
 	static void (*const blocks[ACTIONS])(struct program *) = {
 		[CHECK_clone] = check_clone,
 		[CHECK_ioctl] = check_ioctl,
 		[CHECK_ioprio_set] = check_ioprio_set,
+		[CHECK_memfd_create] = check_memfd_create,
+		[CHECK_mmap] = check_mmap,
 		[CHECK_personality] = check_personality,
 		[CHECK_prlimit64] = check_prlimit64,
-		[CHECK_renameat2] = check_renameat2,
+		[CHECK_renameat2] = check_pass,
 		[CHECK_setpriority] = check_setpriority,
+		[CHECK_setsockopt] = check_setsockopt,
 		[CHECK_socket] = check_socket,
 		[CHECK_socketpair] = check_socketpair,
+		[OWN_linkat] = check_pass,
+		[OWN_open] = own_open,
+		[OWN_openat] = own_openat,
 	};
 	memset(p, 0, sizeof *p);
 	load(p, offsetof(struct seccomp_data, arch));
@@ -405,6 +471,7 @@ static const struct {
 	{K_ALLOW, -1, "allow", "Allowed"},
 	{K_NOTIFY, -1, "notify", "Allowed after the supervisor has recorded it"},
 	{K_MOVE, -1, "move", "Allowed after a directory of a lower layer was made movable"},
+	{K_OWN, -1, "own", "Allowed; an ordinary user's root first has the file of the host made its own"},
 	{K_CHECK, -1, "check", "Allowed with the arguments above"},
 	{K_WHEN, TRACE, "trace", "Allowed unless `trace: off`, else EPERM"},
 	{K_WHEN, ROOT | NESTED, "root_nested", "Allowed with `--root` or `--nested`, else EPERM"},
@@ -427,13 +494,22 @@ static void print_refusals(void)
 	printf("};\n\n");
 }
 
+static void print_owned(void)
+{
+	printf("static const short seccomp_owned[] = {\n");
+	for (size_t i = 0; i < N_ROWS; i++)
+		if (rows[i].nr >= 0 && rows[i].kind == K_OWN)
+			printf("\t%ld, // %s\n", rows[i].nr, rows[i].name);
+	printf("};\n\n");
+}
+
 static void print_header(void)
 {
 	printf("// Generated by tools/gen-seccomp from src/isolate/syscalls.def for " ARCH_NAME ". Not for editing.\n"
 	       "#pragma once\n#include <linux/filter.h>\n\n");
 	for (int v = 0; v < VARIANTS; v++)
 		print_program(v);
-	printf("// indexed by root | trace << 1 | nested << 2\n"
+	printf("// indexed by root | trace << 1 | nested << 2 | owns << 3\n"
 	       "static const struct {\n\tconst struct sock_filter *p;\n\tunsigned short n, allowed;\n} "
 	       "seccomp_variants[] = {\n");
 	for (int v = 0; v < VARIANTS; v++)
@@ -441,6 +517,7 @@ static void print_header(void)
 		       count_passing(v));
 	printf("};\n\n");
 	print_refusals();
+	print_owned();
 	printf("static const struct {\n\tconst char *what, *names;\n} seccomp_lists[] = {\n");
 	for (size_t i = 0; i < N_LISTS; i++) {
 		printf("\t{\"%s\", \"", lists[i].id);
@@ -453,7 +530,7 @@ static void print_header(void)
 static void print_list(void)
 {
 	printf("## " ARCH_NAME "\n\n| sandbox | calls let through |\n|---|---|\n");
-	for (int v = 0; v < VARIANTS; v++)
+	for (int v = 0; v < OWNS; v++)
 		printf("| %s%s%s | %d |\n", v & ROOT ? "root" : "default", v & TRACE ? "" : ", trace off",
 		       v & NESTED ? ", nested" : "", count_passing(v));
 	for (size_t i = 0; i < N_LISTS; i++) {

@@ -380,7 +380,7 @@ int decode_create(const json_t *o, struct create *c, struct err *e)
 		"name", "cwd", "repo", "empty", "image", "backend", "profile", "nested", "trace", "env", "mounts", "limits",
 		"timeout_ms", "ttl_ms", "idle_ms", "labels", "workspace_path", "min_isolation", "run", "keep", "start",
 		"umask", "caller_env", "caller_path", "exec", "project", "setup", "cache_env", "from", "context", "ref", "auto_snapshot", "on_expiry", "git_env", "pin", "alternates",
-		"pinned", "lease_ms", NET_FIELDS, NULL};
+		"pinned", "lease_ms", "volumes", NET_FIELDS, NULL};
 	bool has_umask, project = true;
 	c->umask_bits = 022;
 	if (json_only(o, known, e) || check_backend(o, e) || own_str(o, "name", &c->name, e) || own_str(o, "cwd", &c->cwd, e) ||
@@ -393,7 +393,8 @@ int decode_create(const json_t *o, struct create *c, struct err *e)
 	    json_get_bool(o, "run", &c->run, e) || json_get_bool(o, "keep", &c->keep, e) || json_get_bool(o, "start", &c->start, e) ||
 	    get_umask(o, &c->umask_bits, &has_umask, e) || own_path(o, "caller_path", &c->caller_path, e))
 		return -1;
-	if (decode_setup(o, &c->setup, e) || json_get_bool(o, "project", &project, e) || json_get_strv(o, "cache_env", &c->cache_env, e))
+	if (decode_setup(o, &c->setup, e) || json_get_bool(o, "project", &project, e) || json_get_strv(o, "cache_env", &c->cache_env, e) ||
+	    json_get_strv(o, "volumes", &c->volumes, e))
 		return -1;
 	c->no_project = !project;
 	return decode_lease(o, c, e) || decode_origin(o, c, e) || decode_net_members(o, &c->net, e) || decode_first_exec(o, c, e) ? -1 : 0;

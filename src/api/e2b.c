@@ -65,7 +65,8 @@ static void get_env(struct request *r)
 		e2b_error(r, 400, "the address or key of this request can not be put into a shell");
 		return;
 	}
-	buf_fmt(&r->answer, "export E2B_API_KEY=%s\nexport E2B_API_URL=%s://%s\nexport E2B_SANDBOX_URL=%s://%s\n", shown, scheme, host, scheme, host);
+	buf_fmt(&r->answer, "export E2B_API_KEY=%s\nexport E2B_API_URL=%s://%s\nexport E2B_SANDBOX_URL=%s://%s\n"
+			    "export E2B_VOLUME_API_URL=%s://%s\n", shown, scheme, host, scheme, host, scheme, host);
 	r->type = "text/plain; charset=utf-8";
 	request_answer(r, 200);
 }
@@ -74,11 +75,6 @@ static void get_teams(struct request *r)
 {
 	buf_str(&r->answer, "[{\"teamID\":\"skep\",\"name\":\"skep\",\"apiKey\":\"\",\"isDefault\":true}]");
 	request_answer(r, 200);
-}
-
-static void not_served(struct request *r)
-{
-	e2b_error(r, 501, "%.20s are not served here (docs/e2b.md)", r->route->path + 1);
 }
 
 // A token that is for some sandboxes only makes, lists and uses those; templates other than the built-in ones are for tokens
@@ -126,15 +122,24 @@ static const struct route routes[] = {
 	{"PATCH", "/templates/{}", BODY_JSON, e2b_patch_template, SCOPE_RUN},
 	{"DELETE", "/templates/{}", BODY_NONE, e2b_delete_template, SCOPE_RUN},
 
-	{"GET", "/volumes", BODY_NONE, not_served, SEEN(SCOPE_READ)},
-	{"POST", "/volumes", BODY_JSON, not_served, SEEN(SCOPE_READ)},
-	{"GET", "/volumes/{}", BODY_NONE, not_served, SEEN(SCOPE_READ)},
-	{"DELETE", "/volumes/{}", BODY_NONE, not_served, SEEN(SCOPE_READ)},
-	{"GET", "/secrets", BODY_NONE, not_served, SEEN(SCOPE_READ)},
-	{"POST", "/secrets", BODY_JSON, not_served, SEEN(SCOPE_READ)},
-	{"GET", "/secrets/{}", BODY_NONE, not_served, SEEN(SCOPE_READ)},
-	{"POST", "/secrets/{}", BODY_JSON, not_served, SEEN(SCOPE_READ)},
-	{"DELETE", "/secrets/{}", BODY_NONE, not_served, SEEN(SCOPE_READ)},
+	{"GET", "/volumes", BODY_NONE, e2b_get_volumes, SEEN(SCOPE_READ)},
+	{"POST", "/volumes", BODY_JSON, e2b_post_volume, SEEN(SCOPE_RUN)},
+	{"GET", "/volumes/{}", BODY_NONE, e2b_get_volume, SEEN(SCOPE_RUN)}, // it gives the token that may write
+	{"DELETE", "/volumes/{}", BODY_NONE, e2b_delete_volume, SEEN(SCOPE_RUN)},
+	// The volume's token is what lets in.
+	{"GET", "/volumecontent/{}/dir", BODY_NONE, e2b_get_volume_dir, SCOPE_OPEN},
+	{"POST", "/volumecontent/{}/dir", BODY_NONE, e2b_post_volume_dir, SCOPE_OPEN},
+	{"GET", "/volumecontent/{}/path", BODY_NONE, e2b_get_volume_path, SCOPE_OPEN},
+	{"PATCH", "/volumecontent/{}/path", BODY_JSON, e2b_patch_volume_path, SCOPE_OPEN},
+	{"DELETE", "/volumecontent/{}/path", BODY_NONE, e2b_delete_volume_path, SCOPE_OPEN},
+	{"GET", "/volumecontent/{}/file", BODY_NONE, e2b_get_volume_file, SCOPE_OPEN},
+	{"PUT", "/volumecontent/{}/file", BODY_STREAM, e2b_put_volume_file, SCOPE_OPEN},
+
+	{"GET", "/secrets", BODY_NONE, e2b_get_secrets, SEEN(SCOPE_REVIEW)},
+	{"POST", "/secrets", BODY_JSON, e2b_post_secret, SEEN(SCOPE_REVIEW)},
+	{"GET", "/secrets/{}", BODY_NONE, e2b_get_secret, SEEN(SCOPE_REVIEW)},
+	{"POST", "/secrets/{}", BODY_JSON, e2b_update_secret, SEEN(SCOPE_REVIEW)},
+	{"DELETE", "/secrets/{}", BODY_NONE, e2b_delete_secret, SEEN(SCOPE_REVIEW)},
 	{NULL, NULL, BODY_NONE, NULL, SCOPE_OPEN},
 };
 
@@ -148,7 +153,7 @@ static bool below(const char *target, const char *top)
 static bool is_mine(const struct request *r)
 {
 	static const char *const tops[] = {PREFIX,	 "/v2/sandboxes", "/sandboxes", "/snapshots", "/v2/templates", "/v3/templates",
-					   "/templates", "/volumes",	  "/secrets",	"/teams"};
+					   "/templates", "/volumes",	  "/volumecontent", "/secrets",	"/teams"};
 	for (size_t i = 0; i < countof(tops); i++)
 		if (below(r->target, tops[i]))
 			return true;

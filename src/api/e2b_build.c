@@ -13,6 +13,7 @@
 #define LOGS_MAX 20000
 #define STEP_MS (3600ULL * 1000)
 #define READY_TRIES 600
+#define NO_BASH 97 // of provision
 
 struct waiter {
 	void (*fn)(void *ctx, const struct err *e);
@@ -20,14 +21,17 @@ struct waiter {
 	struct waiter *next;
 };
 
-// The account that E2B's sandboxes have, in place of ours. Written so that it does no harm twice.
+// The account that E2B's sandboxes have, in place of ours. Written so that it does no harm twice. First in its files: an
+// image may have an account with uid 1000 already, whose files then are user's.
 static const char provision[] =
 	"set -e\n"
+	"[ -x /bin/bash ] || exit 97\n"
 	"id user >/dev/null 2>&1 || {\n"
 	"  sed -i '/^skep:/d' /etc/passwd /etc/group\n"
 	"  [ ! -w /etc/shadow ] || sed -i '/^skep:/d' /etc/shadow\n"
-	"  echo 'user:x:1000:1000::/home/user:/bin/bash' >>/etc/passwd\n"
-	"  echo 'user:x:1000:' >>/etc/group\n"
+	"  before() { [ -e $1 ] || : >$1; { echo \"$2\"; cat $1; } >$1.new; cat $1.new >$1; rm $1.new; }\n"
+	"  before /etc/passwd user:x:1000:1000::/home/user:/bin/bash\n"
+	"  before /etc/group user:x:1000:\n"
 	"  echo 'user:*:19000:0:99999:7:::' >>/etc/shadow\n"
 	"}\n"
 	"mkdir -p /home/user /usr/local/bin\n"
@@ -61,6 +65,8 @@ static void builder_free(struct e2b_builder *x)
 	strv_free(x->env);
 	free(x->user);
 	free(x->workdir);
+	free(x->ref);
+	create_done(&x->create);
 	free(x);
 }
 
@@ -295,7 +301,10 @@ static void on_provisioned(void *ctx, const struct err *e, int status)
 {
 	struct e2b_builder *x = ctx;
 	struct err failed;
-	if (!e && status) {
+	if (!e && (status == NO_BASH || status == 127)) { // 127: no /bin/sh either
+		err_set(&failed, ERR_INVALID, "the image has no /bin/bash, which E2B's clients run every command with: build on an image that has it");
+		e = &failed;
+	} else if (!e && status) {
 		err_set(&failed, ERR_SYSTEM, "the account \"" E2B_USER "\" could not be made (exit status %d)", status);
 		e = &failed;
 	}
@@ -358,14 +367,95 @@ static char *dup_or(const char *s, const char *otherwise)
 	return xstrdup(s ? s : otherwise);
 }
 
+// The sandbox, on what the template begins with or on what an earlier build kept.
+static void builder_create(struct e2b_builder *x, const struct e2b_base *base)
+{
+	struct create *c = &x->create;
+	e2b_cache_keys(x, base);
+	const char *cached = e2b_cache_find(x);
+	if (base->build || cached) {
+		x->provisioned = true;
+		c->from = xstrdup(cached ? cached : base->build->snapshot);
+	} else {
+		c->empty = true;
+		c->profile = PROFILE_ROOT;
+		c->image = base->image ? xstrdup(base->image) : NULL;
+	}
+	engine_create(x->g, c, (struct done){on_created, x});
+}
+
+// --- an image by its name ---
+
+static void on_pull_progress(void *ctx, const struct pull_progress *p)
+{
+	struct e2b_builder *x = ctx;
+	unsigned tenths = p->total ? (unsigned)(p->bytes * 10 / p->total) : 0;
+	if (p->importing) {
+		e2b_build_say(x, "info", "Unpacking the image");
+	} else if (tenths > x->pulled_tenths) {
+		auto_free char *text = xasprintf("Pulling %s: %u %%", x->ref, tenths * 10);
+		x->pulled_tenths = tenths;
+		e2b_build_say(x, "info", text);
+	}
+}
+
+// The variables of the image are those of every step and every sandbox.
+static void builder_take_config(struct e2b_builder *x, const struct image_row *i)
+{
+	struct err ignored;
+	size_t n;
+	json_t *v;
+	auto_json json_t *config = i->config && *i->config ? json_read(i->config, strlen(i->config), &ignored) : NULL;
+	json_array_foreach(json_object_get(config, "env"), n, v)
+	{
+		const char *text = json_is_string(v) ? json_string_value(v) : "", *equals = strchr(text, '=');
+		if (!equals || equals == text)
+			continue;
+		auto_free char *name = xstrndup(text, (size_t)(equals - text));
+		e2b_env_put(&x->env, name, equals + 1);
+	}
+}
+
+static void builder_on_image(struct e2b_builder *x, const struct image_row *i)
+{
+	builder_take_config(x, i);
+	builder_create(x, &(struct e2b_base){.image = i->id});
+}
+
+// Without the registry the image as it was pulled last is better than nothing, and is said to be that.
+static void on_image_pulled(void *ctx, const struct err *e, const struct outcome *o)
+{
+	struct e2b_builder *x = ctx;
+	struct image_row here = {0};
+	struct err ignored;
+	if (!e) {
+		builder_on_image(x, o->image);
+	} else if ((e->kind == ERR_UNAVAILABLE || e->kind == ERR_TIMEOUT) && !engine_image_get(x->g, x->ref, &here, &ignored)) {
+		auto_free char *text = xasprintf("%s; the image is taken as it was pulled before", e->msg);
+		e2b_build_say(x, "warn", text);
+		builder_on_image(x, &here);
+		image_row_done(&here);
+	} else {
+		finish(x, e);
+	}
+}
+
+static void builder_pull(struct e2b_builder *x, const struct e2b_base *base)
+{
+	struct pull_wish w = {.ref = base->ref, .user = base->username, .password = base->password, .docker_logins = base->docker_logins};
+	auto_free char *text = xasprintf("Pulling %s", base->ref);
+	x->ref = xstrdup(base->ref);
+	e2b_build_say(x, "info", text);
+	engine_image_pull(x->g, &w, &(struct pull_watch){on_pull_progress, x}, (struct done){on_image_pulled, x});
+}
+
 // What comes before the first step: environment and user of the template it is built on.
 void e2b_build_begin(struct request *r, struct e2b_template *t, struct e2b_build *b, const json_t *body, const struct e2b_base *base)
 {
 	struct err e;
-	struct engine *g = r->engine;
 	struct e2b_builder *x = xcalloc(1, sizeof *x);
 	const struct e2b_build *on = base->build;
-	*x = (struct e2b_builder){.g = g, .template = t, .build = b, .step = "base", .provisioned = on != NULL};
+	*x = (struct e2b_builder){.g = r->engine, .template = t, .build = b, .step = "base", .provisioned = on != NULL};
 	x->env = on && on->env ? strv_copy(on->env) : xcalloc(1, sizeof *x->env);
 	x->user = dup_or(on ? on->user : NULL, E2B_USER);
 	x->workdir = dup_or(on ? on->workdir : NULL, E2B_HOME);
@@ -380,20 +470,13 @@ void e2b_build_begin(struct request *r, struct e2b_template *t, struct e2b_build
 		finish(x, &e);
 		return;
 	}
-	struct create c = {.limits = e2b_limits_of(t), .umask_bits = 022, .start = true, .no_project = true, .no_caches = true, .setup = SETUP_OFF, .keep_tmp = true};
+	x->create = (struct create){.limits = e2b_limits_of(t), .umask_bits = 022, .start = true, .no_project = true, .no_caches = true, .setup = SETUP_OFF, .keep_tmp = true};
 	if (!t->builtin) // what those are made of is here
-		e2b_net_open(r, &c.net);
-	e2b_cache_keys(x, base);
-	const char *cached = e2b_cache_find(x);
-	if (on || cached) {
-		x->provisioned = true;
-		c.from = xstrdup(cached ? cached : on->snapshot);
-	} else {
-		c.empty = true;
-		c.profile = PROFILE_ROOT;
-		c.image = base->image ? xstrdup(base->image) : NULL;
-	}
-	engine_create(g, &c, (struct done){on_created, x});
+		e2b_net_open(r, &x->create.net);
+	if (base->ref)
+		builder_pull(x, base);
+	else
+		builder_create(x, base);
 }
 
 void e2b_build_wait(struct e2b_build *b, void (*fn)(void *ctx, const struct err *e), void *ctx)

@@ -40,9 +40,13 @@ struct e2b_builder {
 	const char *step; // "base", a number, "finalize"
 	char **env, *user, *workdir;
 	int tries;
+	char *ref;	      // of the image that is pulled; NULL = none
+	unsigned pulled_tenths; // said of it so far
+	struct create create; // of its sandbox
 	char start[ID_SIZE]; // the exec of its start command; "" = none
 	struct waiter *waiters;
 };
+void e2b_env_put(char ***env, const char *name, const char *value); // in place of an earlier one of that name
 void e2b_build_say(struct e2b_builder *x, const char *level, const char *text);
 
 // e2b_cache.c

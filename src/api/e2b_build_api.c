@@ -3,7 +3,9 @@
 #include "api/e2b_templates.h"
 #include "api/e2b_routes.h"
 
+#include "api/auth.h"
 #include "base/mem.h"
+#include "model/imageref.h"
 #include "base/str.h"
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +28,7 @@ struct starting {
 	char template_id[ID_SIZE], build[40];
 	char base_id[ID_SIZE], base_build[40];
 	char image[ID_SIZE];
+	char *ref, *username, *password; // of an image that is pulled; NULL
 	bool on_template;
 	struct err refusal;
 };
@@ -39,6 +42,7 @@ static struct e2b_build *lookup(const char *template_id, const char *build, stru
 static void begin(struct starting *s)
 {
 	struct request *r = s->r;
+	struct err no;
 	struct e2b_template *t, *base_t;
 	struct e2b_build *b = lookup(s->template_id, s->build, &t), *on = s->on_template ? lookup(s->base_id, s->base_build, &base_t) : NULL;
 	if (!b || b->builder) {
@@ -47,11 +51,18 @@ static void begin(struct starting *s)
 		e2b_build_begin(r, t, b, r->json,
 				&(struct e2b_base){.build = on,
 						   .image = *s->image ? s->image : NULL,
+						   .ref = s->ref,
+						   .username = s->username,
+						   .password = s->password,
+						   .docker_logins = s->ref && !request_may(r, SCOPE_ADMIN, NULL, &no),
 						   .start_cmd = *json_str(r->json, "startCmd") ? json_str(r->json, "startCmd") : NULL,
 						   .ready_cmd = *json_str(r->json, "readyCmd") ? json_str(r->json, "readyCmd") : NULL,
 						   .refusal = s->refusal.kind ? &s->refusal : NULL});
 		request_answer(r, 202);
 	}
+	free(s->ref);
+	free(s->username);
+	free(s->password);
 	free(s);
 }
 
@@ -63,17 +74,39 @@ static void on_base(void *ctx, const struct err *e)
 	begin(s);
 }
 
+static int read_login(struct starting *s, const json_t *login, struct err *e)
+{
+	const char *user, *password;
+	if (!login || json_is_null(login))
+		return 0;
+	if (strcmp(json_str(login, "type"), "registry"))
+		return err_set(e, ERR_UNSUPPORTED, "fromImageRegistry: only a login with user name and password is served");
+	if (json_get_str(login, "username", &user, e) || json_get_str(login, "password", &password, e))
+		return err_wrap(e, "fromImageRegistry");
+	s->username = user ? xstrdup(user) : NULL;
+	s->password = password ? xstrdup(password) : NULL;
+	return 0;
+}
+
+// An image that was imported here under this name or has this id; any other one is pulled, also one that is here: it may
+// have changed.
 static void on_image(struct starting *s, const char *image)
 {
-	struct image_row i;
+	struct image_row i = {0};
+	struct image_ref ref;
 	struct err e;
-	if (engine_image_get(s->r->engine, image, &i, &e)) {
-		err_set(&s->refusal, ERR_NOT_FOUND, "image '%.80s' is not here and is not pulled: import it with `skep image import`, or build on "
-			"a template (base)", image);
-	} else {
+	bool here = !engine_image_get(s->r->engine, image, &i, &e);
+	if (here && (!i.digest || (i.name && !strcmp(i.name, image)) || !strcmp(i.id, image))) {
 		memcpy(s->image, i.id, sizeof s->image);
-		image_row_done(&i);
+	} else if (image_ref_parse(image, &ref, &e)) {
+		err_set(&s->refusal, ERR_INVALID, "image '%.80s': %s", image, e.msg);
+	} else {
+		s->ref = image_ref_text(&ref);
+		image_ref_done(&ref);
+		if (read_login(s, json_object_get(s->r->json, "fromImageRegistry"), &e))
+			s->refusal = e;
 	}
+	image_row_done(&i);
 	begin(s);
 }
 

@@ -71,7 +71,7 @@ static int read_pairs(const json_t *o, const char *field, char ***out, bool join
 // What can not be had is said, not left out.
 static int refuse_unbuilt(const json_t *o, struct err *e)
 {
-	static const char *const names[] = {"volumeMounts", "iam", "mcp"};
+	static const char *const names[] = {"iam", "mcp"};
 	for (size_t i = 0; i < countof(names); i++) {
 		const json_t *v = json_object_get(o, names[i]);
 		if (v && !json_is_null(v) && (json_object_size(v) || json_array_size(v)))
@@ -124,7 +124,7 @@ static int read_create(struct making *m, uint64_t timeout_s, struct err *e)
 	const json_t *o = m->r->json, *network = json_object_get(o, "network");
 	struct e2b_box *b = m->box;
 	bool open = true;
-	if (refuse_unbuilt(o, e) || read_pairs(json_object_get(o, "metadata"), "metadata", &b->metadata, false, e) ||
+	if (refuse_unbuilt(o, e) || e2b_volumes_read(m->r, o, &m->c, e) || read_pairs(json_object_get(o, "metadata"), "metadata", &b->metadata, false, e) ||
 	    read_pairs(json_object_get(o, "envVars"), "envVars", &b->env, true, e) || read_lifecycle(o, b, e) ||
 	    e2b_net_read(m->r, network, &m->c.net, e) || json_get_bool(network, "allowPublicTraffic", &open, e) ||
 	    e2b_mask_read(network, &b->mask_host, e) || e2b_limits_read(o, &m->c.limits, e))

@@ -153,8 +153,13 @@ static void download_free(void *obj)
 	free(d);
 }
 
-static void done(struct download *d)
+// Nothing reaches it any more: neither its client, nor the job, nor its sandbox's end. Before an answer is given.
+static void download_end(struct download *d)
 {
+	struct request *r = take(&d->r);
+	if (r)
+		r->on_gone = r->on_drain = NULL;
+	d->c = NULL;
 	e2b_stream_del(&d->live);
 	if (d->job)
 		job_close(d->job);
@@ -164,14 +169,7 @@ static void done(struct download *d)
 
 static void on_gone(struct request *r)
 {
-	struct download *d = r->ctx;
-	d->r = NULL;
-	done(d);
-}
-
-static void leave(struct request *r) // nothing of it reaches us any more
-{
-	r->on_gone = r->on_drain = NULL;
+	download_end(r->ctx);
 }
 
 static void on_drain(struct request *r)
@@ -237,9 +235,8 @@ static bool range_begins(struct download *d)
 	request_set_header(d->c->r, "Content-Range", range);
 	if (!n) {
 		struct envd_call *c = d->c;
-		d->c = NULL;
+		download_end(d);
 		envd_answer(c, 416);
-		done(d);
 		return false;
 	}
 	begin(d, 206);
@@ -267,15 +264,17 @@ static void on_end(void *ctx, const struct err *e)
 	struct envd_call *c = d->c;
 	struct request *r = d->r;
 	d->job = NULL;
-	d->c = NULL;
-	d->r = NULL;
-	if (c && e)
+	download_end(d);
+	if (c && e) {
 		envd_fail(c, e);
-	else if (c)
-		c->r->type = "application/octet-stream", envd_answer(c, 200); // empty
-	else
-		leave(r), e ? request_cut(r) : request_finish(r);
-	done(d);
+	} else if (c) { // empty
+		c->r->type = "application/octet-stream";
+		envd_answer(c, 200);
+	} else if (e) {
+		request_cut(r);
+	} else {
+		request_finish(r);
+	}
 }
 
 static void on_cut(struct e2b_stream *l)
@@ -283,13 +282,11 @@ static void on_cut(struct e2b_stream *l)
 	struct download *d = container_of(l, struct download, live);
 	struct envd_call *c = d->c;
 	struct request *r = d->r;
-	d->c = NULL;
-	d->r = NULL;
+	download_end(d);
 	if (c)
 		envd_lost(c);
-	if (r)
-		leave(r), request_cut(r);
-	done(d);
+	else if (r)
+		request_cut(r);
 }
 
 static const struct job_ops ops = {.data = on_data, .end = on_end};

@@ -26,24 +26,27 @@ static void drop_line(char **lines, const char *start)
 	}
 }
 
-static int add_header(struct net_request *n, const char *host, const char *name, const json_t *value, struct err *e)
+static int add_header(struct request *r, struct net_request *n, const char *host, const char *name, const json_t *value, struct err *e)
 {
-	const char *text = json_string_value(value);
 	if (!json_is_string(value))
 		return err_set(e, ERR_INVALID, "network.rules: header %.60s for %.80s must be a string", name, host);
-	if (strstr(text, "${e2b."))
-		return err_set(e, ERR_INVALID, "network.rules: workload tokens (iam) are not supported, and header %.60s for %.80s has one", name, host);
+	if (strstr(json_string_value(value), "${vault:")) // our own form of what e2b_secrets_in puts there
+		return err_set(e, ERR_INVALID, "network.rules: header %.60s for %.80s holds ${vault:, which can not be sent", name, host);
 	if (strchr(name, '\t') || strchr(host, '\t'))
 		return err_set(e, ERR_INVALID, "network.rules: malformed name of a host or a header");
+	auto_free char *text = e2b_secrets_in(r, json_string_value(value), e);
+	if (!text)
+		return -1;
 	auto_free char *start = xasprintf("%s\t%s\t", host, name);
 	auto_free char *line = xasprintf("%s%s", start, text);
 	drop_line(n->headers, start); // rules of one host are applied one after the other
 	strv_add(&n->headers, line);
 	explicit_bzero(line, strlen(line));
+	explicit_bzero(text, strlen(text));
 	return 0;
 }
 
-static int add_rule(struct net_request *n, const char *host, const json_t *rule, struct err *e)
+static int add_rule(struct request *r, struct net_request *n, const char *host, const json_t *rule, struct err *e)
 {
 	const json_t *transform = json_object_get(rule, "transform"), *headers = json_object_get(transform, "headers");
 	const char *name;
@@ -53,13 +56,13 @@ static int add_rule(struct net_request *n, const char *host, const json_t *rule,
 		return err_set(e, ERR_INVALID, "network.rules: each rule of %.80s is {\"transform\": {\"headers\": {…}}}", host);
 	json_object_foreach(headers, name, value)
 	{
-		if (add_header(n, host, name, value, e))
+		if (add_header(r, n, host, name, value, e))
 			return -1;
 	}
 	return 0;
 }
 
-int e2b_headers_read(const json_t *network, struct net_request *n, struct err *e)
+int e2b_headers_read(struct request *r, const json_t *network, struct net_request *n, struct err *e)
 {
 	const json_t *rules = json_object_get(network, "rules");
 	const char *host;
@@ -76,7 +79,7 @@ int e2b_headers_read(const json_t *network, struct net_request *n, struct err *e
 			return err_set(e, ERR_INVALID, "network.rules: the rules of %.80s must be a list", host);
 		json_array_foreach(list, i, rule)
 		{
-			if (add_rule(n, host, rule, e))
+			if (add_rule(r, n, host, rule, e))
 				return -1;
 		}
 	}

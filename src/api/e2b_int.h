@@ -9,6 +9,7 @@
 //   e2b_metrics.c    what a sandbox uses                               e2b_upload.c     files for COPY
 //   e2b_headers.c    headers on the way out, the host on the way in    e2b_ports.c      who reaches its ports, waking one
 //   e2b_note.c       a box as text
+//   e2b_volumes.c    volumes and their files                           e2b_secrets.c    values for headers
 #pragma once
 #include "api/answer.h"
 #include "api/e2b.h"
@@ -67,11 +68,18 @@ void e2b_put_secrets(struct request *r, struct jsonw *w, const struct e2b_box *b
 struct e2b_box *e2b_named(struct request *r); // the box that the first part names; NULL: answered with 404
 
 // e2b_headers.c
-int e2b_headers_read(const json_t *network, struct net_request *n, struct err *e) MUST_USE;
+int e2b_headers_read(struct request *r, const json_t *network, struct net_request *n, struct err *e) MUST_USE;
 // What it was told, for its details; values of headers are hidden. o: the body, network: in it, or the body of a change.
 void e2b_copy_network(const json_t *o, const json_t *network, struct e2b_box *b, bool change);
 int e2b_mask_read(const json_t *network, char **out, struct err *e) MUST_USE; // owned; untouched when there is none
 char *e2b_mask_of(const char *mask, uint16_t port); // owned: the Host that the inside sees
+
+// e2b_secrets.c: a header's value with ${e2b.secrets.NAME} as the engine knows it; owned. NULL: there is no such secret, or it is not for who asks.
+char *e2b_secrets_in(struct request *r, const char *text, struct err *e) MUST_USE;
+
+// e2b_volumes.c
+int e2b_volumes_read(struct request *r, const json_t *o, struct create *c, struct err *e) MUST_USE;
+void e2b_volumes_put(struct request *r, struct jsonw *w, const struct sandbox *s); // the member volumeMounts
 
 // e2b_network.c. Owned parts of *n.
 int e2b_net_read(struct request *r, const json_t *network, struct net_request *n, struct err *e) MUST_USE;
@@ -131,6 +139,8 @@ void e2b_build_log(struct e2b_build *b, const char *level, const char *step, con
 struct e2b_base {
 	const struct e2b_build *build;
 	const char *image;
+	const char *ref, *username, *password; // an image that is pulled first, with a login of the request or NULL
+	bool docker_logins;		       // those of skepd's user count for it
 	const char *start_cmd, *ready_cmd; // of the template to be
 	const struct err *refusal;	   // there is no such thing: the build fails with it
 };

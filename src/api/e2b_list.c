@@ -40,8 +40,7 @@ static void put_listed(struct jsonw *w, struct request *r, const struct e2b_box 
 	for (char **m = b->metadata; *m; m += 2)
 		jw_kstr(w, m[0], m[1]);
 	jw_close(w, '}');
-	jw_key(w, "volumeMounts");
-	jw_raw(w, "[]");
+	e2b_volumes_put(r, w, s);
 	if (!detail)
 		return;
 	e2b_put_secrets(r, w, b);

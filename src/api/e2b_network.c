@@ -168,7 +168,7 @@ int e2b_net_read(struct request *r, const json_t *network, struct net_request *n
 {
 	struct wishes allow = {0}, deny = {0};
 	bool internet = true;
-	if (json_get_bool(r->json, "allow_internet_access", &internet, e) || refuse_others(network, e) || e2b_headers_read(network, n, e))
+	if (json_get_bool(r->json, "allow_internet_access", &internet, e) || refuse_others(network, e) || e2b_headers_read(r, network, n, e))
 		return -1;
 	int rc = wishes_read(network, "allowOut", &allow, e) || wishes_read(network, "denyOut", &deny, e) ? -1 : 0;
 	bool closed = (!internet || deny.all) && !allow.all;

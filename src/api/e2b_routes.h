@@ -15,4 +15,7 @@ e2b_handler e2b_post_snapshot, e2b_get_snapshots;				      // e2b_snapshots.c
 e2b_handler e2b_post_template, e2b_get_alias, e2b_post_tags, e2b_delete_tags, e2b_get_tags, e2b_get_templates, e2b_get_template,
 	e2b_patch_template, e2b_delete_template;			   // e2b_template_api.c
 e2b_handler e2b_post_build, e2b_get_build_status, e2b_get_build_logs; // e2b_build_api.c
+e2b_handler e2b_get_volumes, e2b_post_volume, e2b_get_volume, e2b_delete_volume, e2b_get_volume_dir, e2b_post_volume_dir, e2b_get_volume_path,
+	e2b_patch_volume_path, e2b_delete_volume_path, e2b_get_volume_file, e2b_put_volume_file; // e2b_volumes.c
+e2b_handler e2b_get_secrets, e2b_post_secret, e2b_get_secret, e2b_update_secret, e2b_delete_secret; // e2b_secrets.c
 e2b_handler e2b_get_files, e2b_put_upload;					      // e2b_upload.c

@@ -76,7 +76,7 @@ static enum e2b_step_outcome copy_step(struct e2b_builder *x, const struct e2b_s
 	return STEP_RUNS;
 }
 
-static void put_env(char ***env, const char *name, const char *value)
+void e2b_env_put(char ***env, const char *name, const char *value)
 {
 	size_t n = strlen(name);
 	auto_free char *kv = xasprintf("%s=%s", name, value);
@@ -93,7 +93,7 @@ static void put_env(char ***env, const char *name, const char *value)
 static void env_skip(struct e2b_builder *x, const struct e2b_step *s)
 {
 	for (char **a = s->args; *a && a[1]; a += 2)
-		put_env(&x->env, a[0], a[1]);
+		e2b_env_put(&x->env, a[0], a[1]);
 }
 
 static enum e2b_step_outcome env_step(struct e2b_builder *x, const struct e2b_step *s, void (*done)(void *ctx, const struct err *e, int status),

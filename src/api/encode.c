@@ -3,6 +3,7 @@
 #include "api/code.h"
 
 #include "base/mem.h"
+#include "engine/volume.h"
 #include <string.h>
 
 static void labels(struct jsonw *w, char *const *v)
@@ -40,13 +41,27 @@ static void mount(struct jsonw *w, const struct cell_mount *m, const char *kind)
 	jw_close(w, '}');
 }
 
+// A volume is shown by its name, and by its id when it is gone.
+static void row_mount(struct jsonw *w, struct engine *g, const struct cell_mount *m)
+{
+	struct err gone;
+	const struct volume_row *v = m->volume ? engine_volume_find(g, NULL, m->src, &gone) : NULL;
+	struct cell_mount shown = *m;
+	if (v)
+		shown.src = v->name;
+	if (m->volume)
+		mount(w, &shown, "volume");
+	else
+		mount(w, m, m->cache ? "cache" : "asked");
+}
+
 static void mounts(struct jsonw *w, struct engine *g, const struct sandbox *s)
 {
 	const struct tools *t = engine_tools(g, s);
 	jw_key(w, "mounts");
 	jw_open(w, '[');
 	for (uint32_t i = 0; i < s->n_mounts; i++)
-		mount(w, &s->mounts[i], s->mounts[i].cache ? "cache" : "asked");
+		row_mount(w, g, &s->mounts[i]);
 	for (uint32_t i = 0; i < t->n_mounts; i++)
 		mount(w, &t->mounts[i], t->mounts[i].src[0] ? "tools" : "hidden");
 	jw_close(w, ']');
@@ -249,6 +264,7 @@ void encode_image(struct jsonw *w, const struct image_row *i)
 	jw_kstr(w, "id", i->id);
 	jw_nstr(w, "name", i->name);
 	jw_kstr(w, "source", i->source);
+	jw_nstr(w, "digest", i->digest);
 	jw_ku64(w, "bytes", i->bytes);
 	jw_ku64(w, "files", i->files);
 	jw_ntime(w, "created", i->created);
@@ -269,6 +285,6 @@ void encode_snapshot(struct jsonw *w, const struct snapshot *n)
 	jw_key(w, "covered");
 	jw_raw(w, "[\"workspace\",\"home\",\"root\",\"environment\",\"image\"]");
 	jw_key(w, "not_covered");
-	jw_raw(w, "[\"memory\",\"/tmp\",\"/dev/shm\",\"sockets\"]");
+	jw_raw(w, "[\"memory\",\"/tmp\",\"/dev/shm\",\"sockets\",\"volumes\"]");
 	jw_close(w, '}');
 }

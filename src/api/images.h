@@ -6,4 +6,5 @@
 void get_images(struct request *r);
 void get_image(struct request *r);
 void post_image(struct request *r);
+void post_image_pull(struct request *r); // pulls.c
 void delete_image(struct request *r);

@@ -20,6 +20,7 @@ struct request *request_new(struct server *s, struct MHD_Connection *conn, const
 {
 	struct request *r = xcalloc(1, sizeof *r);
 	r->server = s;
+	r->loop = s->loop;
 	r->engine = s->engine;
 	r->conn = conn;
 	r->tcp = server_tcp(s, conn);
@@ -55,12 +56,12 @@ static void free_now(void *obj)
 // An event of its client's end may wait in this round.
 void request_free(struct request *r)
 {
-	loop_bury(r->server->loop, r, free_now);
+	loop_bury(r->loop, r, free_now);
 }
 
 struct loop *request_loop(struct request *r)
 {
-	return r->server->loop;
+	return r->loop;
 }
 
 const char *request_header(const struct request *r, const char *name)
@@ -105,11 +106,11 @@ static void on_hangup(struct watch *w, uint32_t events)
 	struct request *r = container_of(w, struct request, gone);
 	(void)events;
 	loop_del(r->server->loop, w);
-	if (r->streaming) {
-		request_cut(r);
+	if (!r->suspended) // the library reads or writes, and sees it itself
 		return;
-	}
-	if (r->on_gone) // it still has to be answered; until then nobody listens
+	if (r->streaming)
+		request_cut(r);
+	else if (r->on_gone) // it still has to be answered; until then nobody listens
 		r->on_gone(r);
 }
 
@@ -133,12 +134,7 @@ static void wake(struct request *r)
 	list_unlink(&r->server->suspended, r, next);
 	r->suspended = false;
 	MHD_resume_connection(r->conn);
-	r->server->resumed = true;
-	if (r->server->inside)
-		return;
-	r->busy++;
-	server_run(r->server); // what was written leaves before its writer goes on to other work
-	r->busy--;
+	server_wake(r->server);
 }
 
 void request_more(struct request *r)
@@ -148,24 +144,6 @@ void request_more(struct request *r)
 	if (r->tcp)
 		front_wait(r->tcp, FRONT_BODY_MS);
 	wake(r);
-}
-
-static void tell_left(struct request *r)
-{
-	bool told = r->upgraded || r->ended;
-	r->leaving = true; // on_gone may answer it: then it goes below
-	if (r->on_gone && !told && (r->streaming || !r->status))
-		r->on_gone(r);
-	r->leaving = false;
-	if (r->upgraded && !r->upgraded->handle)
-		r->upgraded->fn(r->upgraded->ctx, r->upgraded); // it never came to it: its owner lets go
-	if (r->status || !r->called)
-		request_free(r); // else whoever answers it does
-}
-
-static void on_left(struct chore *c)
-{
-	tell_left(container_of(c, struct request, left));
 }
 
 void request_left(struct request *r)
@@ -181,12 +159,15 @@ void request_left(struct request *r)
 	}
 	r->suspended = false;
 	r->cut |= r->streaming;
-	if (!r->busy) {
-		tell_left(r);
-		return;
-	}
-	r->left.fn = on_left; // its handler is in the middle of a write, and goes on to use what is its own
-	loop_soon(r->server->loop, &r->left);
+	bool told = r->upgraded || r->ended;
+	r->leaving = true; // on_gone may answer it: then it goes below
+	if (r->on_gone && !told && (r->streaming || !r->status))
+		r->on_gone(r);
+	r->leaving = false;
+	if (r->upgraded && !r->upgraded->handle)
+		r->upgraded->fn(r->upgraded->ctx, r->upgraded); // it never came to it: its owner lets go
+	if ((r->status && !r->owed) || !r->called)
+		request_free(r); // else whoever answers it does
 }
 
 // --- answers ---
@@ -292,8 +273,14 @@ enum MHD_Result request_send(struct request *r)
 // Whichever way it was answered.
 static void answered(struct request *r, int status)
 {
+	if (r->owed) { // its client had its answer when skepd began to end
+		r->owed = false;
+		if (!r->conn)
+			request_free(r);
+		return;
+	}
 	r->status = status;
-	if (!r->conn && !r->leaving && !r->left.queued)
+	if (!r->conn && !r->leaving)
 		request_free(r); // its client is gone
 	else if (r->suspended)
 		wake(r);
@@ -338,10 +325,21 @@ void request_fail(struct request *r, const struct err *e)
 	request_answer(r, status_of(e));
 }
 
+void request_abandon(struct request *r, const struct err *e)
+{
+	if (r->streaming) {
+		request_cut(r);
+		return;
+	}
+	request_fail(r, e);
+	r->owed = r->cut = true; // the handler does not know, and answers when its work has ended
+}
+
 void request_stream(struct request *r, int status)
 {
 	r->streaming = true;
-	if (!r->conn && !r->left.queued) { // nobody reads it: the handler is told, and the request goes
+	r->owed = false;
+	if (!r->conn) { // nobody reads it: the handler is told, and the request goes
 		r->status = status;
 		if (r->on_gone)
 			r->on_gone(r);
@@ -385,8 +383,10 @@ void request_upgrade(struct request *r, const char *protocol, void (*fn)(void *c
 	r->upgraded = xcalloc(1, sizeof *r->upgraded);
 	*r->upgraded = (struct upgraded){.fd = -1, .fn = fn, .ctx = ctx};
 	request_set_header(r, "Upgrade", protocol);
-	if (!r->conn && !r->leaving)
+	if (r->owed || (!r->conn && !r->leaving))
 		fn(ctx, r->upgraded);
+	if (r->owed)
+		free(take(&r->upgraded));
 	answered(r, 101);
 }
 
@@ -397,7 +397,5 @@ void upgraded_close(struct upgraded *u)
 	list_unlink(&u->server->upgraded, u, next);
 	struct server *s = u->server;
 	MHD_upgrade_action(u->handle, MHD_UPGRADE_ACTION_CLOSE);
-	s->resumed = true;
-	if (!s->inside)
-		server_run(s); // the library lets go of it there
+	server_wake(s); // the library lets go of it there
 }

@@ -72,14 +72,43 @@ struct actor request_actor(const struct request *r)
 	return a;
 }
 
-// What its handler does is done by them.
+// A call of a handler: what it does is done by them who ask. r may be freed in between.
+struct handling {
+	struct server *server;
+	struct engine *engine; // NULL: a server of something else, in tests
+	struct actor was;
+};
+
+static struct handling handling_begin(struct request *r)
+{
+	struct handling h = {.server = r->server, .engine = r->engine};
+	SERVER_CHECK(!h.server->handlers); // an answer has run the next request below the handler that gave it
+	h.server->handlers++;
+	if (h.engine)
+		h.was = engine_act(h.engine, request_actor(r));
+	return h;
+}
+
+static void handling_end(const struct handling *h)
+{
+	if (h->engine)
+		engine_act(h->engine, h->was);
+	h->server->handlers--;
+}
+
 static void call(struct request *r, void (*fn)(struct request *r))
 {
-	struct engine *g = r->engine; // NULL: a server of something else, in tests
-	struct actor was = g ? engine_act(g, request_actor(r)) : (struct actor){0};
-	fn(r); // which may be the end of it
-	if (g)
-		engine_act(g, was);
+	struct handling h = handling_begin(r);
+	fn(r);
+	handling_end(&h);
+}
+
+static size_t call_body(struct request *r, const char *p, size_t n)
+{
+	struct handling h = handling_begin(r);
+	size_t took = r->on_body(r, p, n);
+	handling_end(&h);
+	return took;
 }
 
 // --- head and body ---
@@ -123,7 +152,7 @@ enum MHD_Result request_body(struct request *r, const char *p, size_t *n)
 		return r->ignored <= IGNORED_MAX ? MHD_YES : MHD_NO;
 	}
 	if (r->route && r->route->body == BODY_STREAM) {
-		took = r->on_body ? r->on_body(r, p, *n) : *n;
+		took = r->on_body ? call_body(r, p, *n) : *n;
 		if (took < *n && !r->status) {
 			if (r->tcp)
 				front_wait(r->tcp, 0); // it is not the client who is slow

@@ -104,6 +104,8 @@ int rights_create(struct request *r, struct create *c, struct err *e)
 		return -1;
 	if (p->on == ON_LABEL && own_label(p, c, e))
 		return -1;
+	if (p->on == ON_LABEL)
+		c->volume_viewer = xstrdup(p->value);
 	if (!c->repo && !c->cwd && !c->from)
 		c->empty = true; // there is no directory it could mean
 	return 0;

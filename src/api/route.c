@@ -2,8 +2,11 @@
 // Which handler a request is for: the target split and decoded, compared with the tables.
 #include "api/route.h"
 
+#include "base/id.h"
+#include "model/imageref.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "model/volume.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,12 +108,19 @@ static int split_query(struct request *r, struct str s, struct err *e)
 static int check_parts(const struct request *r, struct err *e)
 {
 	static const char names[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
+	static const char references[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:/@-[]";
 	if (r->surface->any_parts)
 		return 0;
 	if (!strcmp(r->route->path, "/v1/secrets/{}"))
 		return strlen(r->parts[0]) <= 64 && strspn(r->parts[0], names) == strlen(r->parts[0])
 			       ? 0
 			       : err_set(e, ERR_INVALID, "not the name of a secret");
+	if (!strcmp(r->route->path, "/v1/images/{}")) // a reference names an image as well
+		return strlen(r->parts[0]) <= IMAGE_REF_MAX && strspn(r->parts[0], references) == strlen(r->parts[0])
+			       ? 0
+			       : err_set(e, ERR_INVALID, "not an id, a name or a reference of an image");
+	if (str_has_prefix(r->route->path, "/v1/volumes/"))
+		return volume_name_is(r->parts[0]) || id_is(r->parts[0]) ? 0 : err_set(e, ERR_INVALID, "not the name or id of a volume");
 	for (int i = 0; i < r->n_parts; i++)
 		if (strlen(r->parts[i]) > 40 ||
 		    strspn(r->parts[i], "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(r->parts[i]))

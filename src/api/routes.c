@@ -8,6 +8,7 @@
 //   auth rights access once refused          who may, what was asked twice, what was refused
 //   decode encode encode_net answer status page openapi openapi_table   forms
 //   sandboxes execs layers images journals net ports review             handlers of this table
+//   volumes volume_files                     volumes, and the files in them for this table and E2B's
 //   exec_* files_* events event_line follow  streams of commands, files and journals
 //   preview_* mcp_* e2b_*                    surfaces of their own; preview.h, mcp.h, e2b.h and e2b_envd.h begin them
 #include "api/access.h"
@@ -24,6 +25,7 @@
 #include "api/ports.h"
 #include "api/review.h"
 #include "api/sandboxes.h"
+#include "api/volumes.h"
 
 #include "engine/engine.h"
 #include "model/msg.h"
@@ -170,8 +172,20 @@ static const struct route routes[] = {
 	{"GET", "/v1/execs/{}/output", BODY_NONE, get_output, SCOPE_READ},
 	{"GET", "/v1/images", BODY_NONE, get_images, SEEN(SCOPE_READ)},
 	{"POST", "/v1/images", BODY_JSON, post_image, SCOPE_ADMIN},
+	{"POST", "/v1/images/pull", BODY_JSON, post_image_pull, SCOPE_RUN},
 	{"GET", "/v1/images/{}", BODY_NONE, get_image, SEEN(SCOPE_READ)},
 	{"DELETE", "/v1/images/{}", BODY_NONE, delete_image, SCOPE_ADMIN},
+	{"GET", "/v1/volumes", BODY_NONE, get_volumes, SEEN(SCOPE_READ)},
+	{"POST", "/v1/volumes", BODY_JSON, post_volume, SEEN(SCOPE_RUN)},
+	{"GET", "/v1/volumes/{}", BODY_NONE, get_volume, SEEN(SCOPE_READ)},
+	{"DELETE", "/v1/volumes/{}", BODY_NONE, delete_volume, SEEN(SCOPE_RUN)},
+	{"GET", "/v1/volumes/{}/files", BODY_NONE, get_volume_file, SEEN(SCOPE_READ)},
+	{"PUT", "/v1/volumes/{}/files", BODY_STREAM, put_volume_file, SEEN(SCOPE_RUN)},
+	{"DELETE", "/v1/volumes/{}/files", BODY_NONE, delete_volume_file, SEEN(SCOPE_RUN)},
+	{"GET", "/v1/volumes/{}/files/list", BODY_NONE, get_volume_list, SEEN(SCOPE_READ)},
+	{"GET", "/v1/volumes/{}/files/stat", BODY_NONE, get_volume_stat, SEEN(SCOPE_READ)},
+	{"POST", "/v1/volumes/{}/files/mkdir", BODY_JSON, post_volume_mkdir, SEEN(SCOPE_RUN)},
+	{"POST", "/v1/volumes/{}/files/set", BODY_JSON, post_volume_set, SEEN(SCOPE_RUN)},
 	{"POST", "/v1/gc", BODY_JSON, post_gc, SCOPE_ADMIN},
 	{"POST", "/v1/shutdown", BODY_JSON, post_shutdown, SCOPE_LOCAL},
 	{0},

@@ -15,9 +15,13 @@
 
 static char mark_trusted, mark_foreign; // addresses only: what a connection's peer was found to be
 
-void server_run(struct server *s)
+// MHD_run calls handlers, so it is only called from the loop itself, never below a handler: an answer that ran the library
+// would let it begin the next request while the first handler still holds what that one ends.
+static void server_run(struct server *s)
 {
 	MHD_UNSIGNED_LONG_LONG wait;
+	SERVER_CHECK(!s->inside && !s->handlers);
+	loop_forget(s->loop, &s->turn);
 	s->inside = true;
 	s->resumed = false;
 	MHD_run(s->mhd);
@@ -47,6 +51,18 @@ static void on_again(struct timer *t)
 	server_run(container_of(t, struct server, again));
 }
 
+static void on_turn(struct chore *c)
+{
+	server_run(container_of(c, struct server, turn));
+}
+
+void server_wake(struct server *s)
+{
+	s->resumed = true;
+	if (!s->inside)
+		loop_soon(s->loop, &s->turn);
+}
+
 static const void *mark_of(struct MHD_Connection *conn)
 {
 	const union MHD_ConnectionInfo *info = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
@@ -70,9 +86,10 @@ static void *on_target(void *cls, const char *target, struct MHD_Connection *con
 static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const char *url, const char *method,
 				  const char *version, const char *data, size_t *n, void **state)
 {
+	const struct server *server = cls;
 	struct request *r = *state;
-	(void)cls, (void)url, (void)version;
-	if (!r || mark_of(conn) == &mark_foreign)
+	(void)url, (void)version;
+	if (!r || mark_of(conn) == &mark_foreign || (server->ending && !r->status))
 		return MHD_NO;
 	if (!r->begun) {
 		r->begun = true;
@@ -140,8 +157,7 @@ static void serve_tcp(void *ctx, struct front_conn *c)
 		front_gone(c); // the library has closed it
 		return;
 	}
-	if (!s->inside)
-		server_run(s);
+	server_wake(s);
 }
 
 struct front *server_front(struct server *s)
@@ -174,6 +190,7 @@ struct server *server_new(struct loop *l, struct engine *g, const struct surface
 	s->engine = g;
 	s->surfaces = surfaces;
 	s->again.fn = on_again;
+	s->turn.fn = on_turn;
 	s->w.fn = on_event;
 	s->front = front_new(l, serve_tcp, s);
 	s->mhd = MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_ALLOW_UPGRADE, 0, NULL, NULL,
@@ -204,18 +221,20 @@ void server_free(struct server *s)
 {
 	struct err e;
 	err_set(&e, ERR_UNAVAILABLE, "skepd is ending: ask again, the next one goes on from here");
-	while (s->suspended) // a daemon with suspended connections can not be stopped
-		if (s->suspended->streaming)
-			request_cut(s->suspended);
-		else
-			request_fail(s->suspended, &e);
-	while (s->upgraded)
-		s->upgraded->on_shutdown(s->upgraded);
+	s->ending = true;
+	while (s->suspended || s->upgraded) { // a daemon with such connections can not be stopped
+		while (s->suspended)
+			request_abandon(s->suspended, &e);
+		while (s->upgraded)
+			s->upgraded->on_shutdown(s->upgraded);
+		server_run(s); // a request whose body still came may be suspended in it
+	}
 	refused_done();
 	loop_flush(s->loop); // clients that went meanwhile
 	loop_del(s->loop, &s->w);
 	timer_clear(s->loop, &s->again);
 	MHD_stop_daemon(s->mhd);
+	loop_forget(s->loop, &s->turn);
 	front_free(s->front);
 	free(s);
 }

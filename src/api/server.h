@@ -8,9 +8,13 @@
 //   request_stream                 a body that comes in pieces: request_write, then request_finish or request_cut
 //   request_upgrade                101: the connection is the handler's
 //
-// A client that goes away is told to r->on_gone, never from inside a call of the handler's. A request that was answered is
-// void when that returns, or when its answer has left; one that was
-// not must still be answered (the answer is thrown away): every operation ends by itself.
+// None of these calls runs the library: they mark the request, and server.c goes on with its connection at the end of the
+// round. So nothing that belongs to a handler, to this one or to another, changes below a call that answers. (The one
+// exception: request_stream of a client that has left calls r->on_gone.)
+//
+// A client that leaves is reported by r->on_gone: before the answer, so that the work can be ended early, and once more if a
+// stream breaks. A request that was answered is void for its handler; one that was not must still be answered (the answer
+// is thrown away): every operation ends by itself.
 #pragma once
 #include "base/buf.h"
 #include "base/json.h"
@@ -68,11 +72,11 @@ struct request {
 	void (*on_body_end)(struct request *r);
 
 	// the server's
+	struct loop *loop;
 	struct watch gone;
-	struct chore left;
-	int busy; // in a call of its handler that lets the library work
 	bool begun, called, over; // the head was seen; the handler has it; the body was read
 	bool too_large, suspended, streaming, ended, cut, leaving;
+	bool owed; // the server has answered it (it ends), and its handler not yet
 	size_t out_at; // of answer, in a stream
 	size_t ignored; // bytes of body that came after the answer
 	struct upgraded *upgraded;

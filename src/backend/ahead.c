@@ -52,10 +52,10 @@ void ahead_offer_all(struct native *n)
 void ahead_unlend(struct cell *c)
 {
 	const struct lender *l = &c->n->b.lender;
-	if (c->lent.id[0] && !c->promised && l->give_back)
+	if (c->lent.id[0] && !c->promised && !c->named && l->give_back)
 		l->give_back(l->ctx, &c->lent);
 	c->lent = (struct identity){0};
-	c->promised = false;
+	c->promised = c->named = false;
 }
 
 struct cell *ahead_find(struct native *n, const char *id)
@@ -66,11 +66,13 @@ struct cell *ahead_find(struct native *n, const char *id)
 	return c;
 }
 
-bool native_expects(struct backend *b, const char *base, struct identity *out)
+bool native_expects(struct backend *b, const struct cell_spec *like, struct identity *out)
 {
 	struct native *n = native_of(b);
+	if (!recipe_is_default(like))
+		return recipe_expects(n, like, out);
 	struct cell *c = n->warm;
-	bool same = n->shape.n && (base && n->base ? !strcmp(base, n->base) : !base && !n->base);
+	bool same = n->shape.n && (like->base && n->base ? !strcmp(like->base, n->base) : !like->base && !n->base);
 	while (c && !(c->lent.id[0] && !c->promised && c->shape_no == n->shape_no))
 		c = c->next;
 	if (!same || !c)
@@ -84,6 +86,8 @@ void native_forsake(struct backend *b, const char *id)
 {
 	struct native *n = native_of(b);
 	struct cell *c = ahead_find(n, id);
+	if (!c)
+		c = recipe_lent(n, id);
 	if (!c)
 		return;
 	pool_forget(n, c);

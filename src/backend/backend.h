@@ -8,6 +8,7 @@
 #include "base/sha256.h"
 #include "model/layer.h"
 #include "model/spec.h"
+#include "model/volume.h"
 
 struct cell;
 struct backend;
@@ -19,6 +20,11 @@ struct reply {
 
 struct layer_reply {
 	void (*fn)(void *ctx, const struct err *e, const struct layer_result *r); // e NULL = done, and r says what
+	void *ctx;
+};
+
+struct volume_reply {
+	void (*fn)(void *ctx, const struct err *e, int fd); // fd of the answer, borrowed; e NULL = done
 	void *ctx;
 };
 
@@ -90,10 +96,13 @@ struct lender {
 };
 
 struct backend_ops {
-	// Is something built already for a new sandbox on base (NULL: on nothing)? Then it should have this identity, and either be
-	// started soon or forsaken. Both may be NULL: nothing ever is.
-	bool (*expects)(struct backend *b, const char *base, struct identity *out);
+	// Is something built already for a new sandbox like this one? Then it should have this identity, and either be started
+	// soon or forsaken. Both may be NULL: nothing ever is. Of `like` count: profile, nested, trace_off, keep_tmp, strict, base,
+	// image, limits, and those of its lowers that do not belong to its base.
+	bool (*expects)(struct backend *b, const struct cell_spec *like, struct identity *out);
 	void (*forsake)(struct backend *b, const char *id);
+	// A sandbox that was made, never ran, and will probably be started soon, with a spec like this. May be NULL.
+	void (*prepare)(struct backend *b, const struct cell_spec *spec);
 	// fresh: the layer does not exist yet, the backend makes it. spec->net.secrets goes to the cell in sealed memory.
 	struct cell *(*start)(struct backend *b, const struct cell_spec *spec, bool fresh, struct cell_watcher *w);
 	// A cell that outlived the daemon before us.
@@ -118,6 +127,8 @@ struct backend_ops {
 	void (*remove)(struct backend *b, char *const *dirs, struct reply r);
 	// Work on whole layers (model/layer.h). Everything in op is copied. Asked again when the nursery died over it.
 	void (*layer)(struct backend *b, const struct layer_op *op, struct layer_reply r);
+	// Work on files in a volume. body: what is put, borrowed, else -1. Asked again when the nursery died over it.
+	void (*volume)(struct backend *b, const struct volume_op *op, int body, struct volume_reply r);
 	void (*free)(struct backend *b); // lets go of every cell; they live on
 };
 

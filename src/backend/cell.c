@@ -263,7 +263,7 @@ static void start_again(struct cell *c)
 		cell_fail_later(c, &e);
 		return;
 	}
-	c->warm_ok = !c->stacked;
+	c->warm_ok &= !c->stacked;
 	pool_want(c->n, c);
 }
 

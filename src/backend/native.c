@@ -19,20 +19,45 @@ struct native *native_of(struct backend *b)
 	return container_of(b, struct native, b);
 }
 
-// Takes *secrets once a slot has them.
+// Takes *secrets once the slot has them. False: the slot was dead, and is gone.
+static bool slot_begin(struct cell *c, const struct buf *spec, int *secrets)
+{
+	c->pooled = true;
+	buf_add(&c->spec, spec->p, spec->n);
+	c->secrets = *secrets >= 0 ? fcntl(*secrets, F_DUPFD_CLOEXEC, 3) : -1;
+	if ((*secrets < 0 || c->secrets >= 0) && cell_begin(c)) {
+		close_fd(secrets);
+		return true;
+	}
+	cell_bury(c);
+	return false;
+}
+
 static struct cell *take_slot(struct native *n, const char *id, const struct buf *spec, const struct buf *key, bool exact, int *secrets)
 {
 	struct cell *c;
 	while ((c = pool_take(n, id, key, exact))) {
-		buf_add(&c->spec, spec->p, spec->n);
-		c->secrets = *secrets >= 0 ? fcntl(*secrets, F_DUPFD_CLOEXEC, 3) : -1;
-		c->warm_ok = c->pooled = true;
-		if ((*secrets < 0 || c->secrets >= 0) && cell_begin(c)) {
-			close_fd(secrets);
+		c->warm_ok = true;
+		if (slot_begin(c, spec, secrets))
 			return c;
-		}
-		cell_bury(c);
 	}
+	return NULL;
+}
+
+// Of a kind that the pool does not have.
+static struct cell *take_other(struct native *n, const struct cell_spec *s, const struct buf *spec, bool fresh, int *secrets)
+{
+	struct cell *c = fresh ? recipe_take(n, s) : NULL;
+	if (c && slot_begin(c, spec, secrets)) {
+		c->stacked = xstrdup(s->layer);
+		return c;
+	}
+	struct err e;
+	if (fresh && layer_make(s->layer, &e))
+		return NULL; // the start says so
+	while ((c = recipe_take_cold(n, s->profile)))
+		if (slot_begin(c, spec, secrets))
+			return c;
 	return NULL;
 }
 
@@ -70,11 +95,21 @@ static struct cell *native_start(struct backend *b, const struct cell_spec *spec
 	if (!rc && spec->net.secrets.n && secrets < 0)
 		rc = -1;
 	const char *stacked = (spec->lowers && spec->lowers[0]) || has_caches(spec) ? spec->layer : NULL;
-	struct cell *c = warm_ok && !rc ? take_slot(n, spec->sandbox, &wire, &key, stacked, &secrets) : NULL;
+	struct cell *c = NULL;
+	if (!rc && warm_ok)
+		c = take_slot(n, spec->sandbox, &wire, &key, stacked, &secrets);
+	else if (!rc)
+		c = take_other(n, spec, &wire, fresh, &secrets);
 	native_forsake(b, spec->sandbox); // what was built for it does not fit
+	if (!warm_ok && fresh)
+		recipe_learn(n, spec);
+	if (!warm_ok && !(c && c->stacked))
+		recipe_learn_cold(n, spec->profile);
 	if (c) {
 		c->w = w;
-		c->stacked = stacked ? xstrdup(stacked) : NULL;
+		c->profile = spec->profile;
+		if (warm_ok && stacked)
+			c->stacked = xstrdup(stacked);
 		memcpy(c->sandbox, spec->sandbox, sizeof c->sandbox);
 		cell_deadline(c, START_MS);
 		pool_refill_soon(n);
@@ -98,6 +133,11 @@ static struct cell *native_start(struct backend *b, const struct cell_spec *spec
 	cell_deadline(c, START_MS);
 	pool_want(n, c);
 	return c;
+}
+
+static void native_prepare(struct backend *b, const struct cell_spec *spec)
+{
+	recipe_prepare(native_of(b), spec);
 }
 
 static struct cell *native_adopt(struct backend *b, const char *sandbox, const char *key, struct cell_watcher *w)
@@ -256,7 +296,7 @@ static void send_job(struct native *n, uint8_t type)
 {
 	n->jobs->type = type;
 	if (n->connected)
-		chan_send_buf(&n->ch, type, n->jobs->id, &n->jobs->again);
+		request_hand_over(n, n->jobs);
 }
 
 static void native_remove(struct backend *b, char *const *dirs, struct reply r)
@@ -284,6 +324,17 @@ static void native_layer(struct backend *b, const struct layer_op *op, struct la
 	send_job(n, M_LAYER);
 }
 
+static void native_volume(struct backend *b, const struct volume_op *op, int body, struct volume_reply r)
+{
+	struct native *n = native_of(b);
+	request_add(&n->jobs, &n->last_id, (struct reply){0});
+	n->jobs->volume = r;
+	n->jobs->body = body >= 0 ? fcntl(body, F_DUPFD_CLOEXEC, 3) : -1;
+	n->jobs->again = BUF_INIT(FRAME_MAX);
+	volume_op_write(&n->jobs->again, op);
+	send_job(n, M_VOLUME);
+}
+
 static void native_free(struct backend *b)
 {
 	struct native *n = native_of(b);
@@ -302,6 +353,7 @@ static void native_free(struct backend *b)
 static const struct backend_ops native_ops = {
 	.expects = native_expects,
 	.forsake = native_forsake,
+	.prepare = native_prepare,
 	.start = native_start,
 	.adopt = native_adopt,
 	.exec = native_exec,
@@ -318,6 +370,7 @@ static const struct backend_ops native_ops = {
 	.stop = native_stop,
 	.remove = native_remove,
 	.layer = native_layer,
+	.volume = native_volume,
 	.free = native_free,
 };
 

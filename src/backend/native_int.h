@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Inside the native backend: nursery.c has the process that makes slots, pool.c those that wait and who waits for one, ahead.c
-// has them built, cell.c hears of cells, native.c is what the engine asks of them, request.c who waits for an answer.
+// has them built, recipe.c those of kinds without a mold, cell.c hears of cells, native.c is what the engine asks of them, request.c who waits for an answer.
 #pragma once
 #include "backend/backend.h"
 #include "base/chan.h"
 
+#define FOR_POOL (1u << 31)   // in the id of a slot that nobody waits for
+#define FOR_RECIPE (1u << 30) // likewise
 #define WARM_MIN 4
 #define WARM_MAX 128 // 0.3 MiB each, for half a minute after they were needed
 
@@ -20,10 +22,12 @@ enum cell_phase {
 
 struct request {
 	uint32_t id;
-	struct reply reply; // one of the four
+	struct reply reply; // one of the five
 	struct layer_reply layer;
 	struct count_reply count;
 	struct dial_reply dial;
+	struct volume_reply volume;
+	int body; // goes along with `again`, owned; -1 = nothing does. Of a request without `again` it means nothing
 	uint8_t type; // of the message that is repeated
 	struct request *next;
 	struct buf again; // payload of a request that is repeated when the nursery comes back
@@ -45,6 +49,8 @@ struct cell {
 	struct identity lent;	// warm: it was told to build for it; "" = it was not
 	bool promised;		// a sandbox that is being made has that identity
 	uint64_t shape_no;	// which shape it was told
+	struct recipe *recipe;	// warm: that it waits for; key is its shape then
+	bool named;		// lent is the identity of a sandbox that exists
 	char *stacked;		// the layer to come, when sealed ones are below it: a slot for no place will not do
 	struct buf key;		// warm: the place it was made for, or empty; waiting: the place it wants
 	uint32_t want_id;	// its own M_WANT, 0 = waits for the pool
@@ -86,6 +92,8 @@ struct native {
 	struct buf shape; // of that start; empty = not known
 	uint64_t shape_no;
 	char *base; // of it
+	struct recipe *recipes;
+	struct timer cook; // slots for them, or the end of one
 	struct request *jobs; // removals, work on layers
 };
 
@@ -117,6 +125,25 @@ void pool_rest(struct native *n, struct cell *c);  // one that ended will be, wh
 bool pool_abounds(const struct native *n);	   // there are more slots than anybody will need in the next milliseconds
 bool pool_fits(const struct native *n, const struct cell *c); // made for the place of the newest start
 
+void pool_send_want(struct native *n, uint32_t id, enum profile p, uint8_t kind, const struct buf *key); // key: NULL, or of a place
+
+// recipe.c. Its slots are promised by recipe_expects, given by recipe_take, and forgotten as those of the pool are.
+void recipes_open(struct native *n);
+void recipes_close(struct native *n);
+bool recipe_is_default(const struct cell_spec *s); // the pool's kind
+void recipe_learn(struct native *n, const struct cell_spec *s); // a new sandbox of that kind starts
+void recipe_learn_cold(struct native *n, enum profile p);	// a start that nothing was built for
+bool recipe_expects(struct native *n, const struct cell_spec *like, struct identity *out);
+struct cell *recipe_lent(const struct native *n, const char *id); // a waiting one with that identity
+struct cell *recipe_take(struct native *n, const struct cell_spec *s); // NULL: none was built for just that
+void recipe_prepare(struct native *n, const struct cell_spec *s); // a slot for just that sandbox, if there is a cold one
+struct cell *recipe_take_cold(struct native *n, enum profile p);
+void recipe_slot(struct native *n, struct frame *f);
+void recipe_refused(struct native *n, uint32_t id, const struct err *e);
+void recipe_lost(struct native *n);
+void recipe_forget(struct cell *c);
+void recipe_slot_died(struct cell *c);
+
 struct native *native_of(struct backend *b);
 void ahead_learn(struct native *n, const struct cell_spec *s); // a start at the place that slots are made for
 void ahead_unlearn(struct native *n);
@@ -124,7 +151,7 @@ void ahead_offer(struct native *n, struct cell *c); // warm: it may build for wh
 void ahead_offer_all(struct native *n);
 void ahead_unlend(struct cell *c); // it is no longer meant for that identity
 struct cell *ahead_find(struct native *n, const char *id); // a warm one that has it
-bool native_expects(struct backend *b, const char *base, struct identity *out);
+bool native_expects(struct backend *b, const struct cell_spec *like, struct identity *out);
 void native_forsake(struct backend *b, const char *id);
 
 void cell_bury(struct cell *c); // closes it now, frees it after the batch
@@ -140,8 +167,10 @@ int layer_make(const char *layer, struct err *e) MUST_USE; // where no slot brin
 int sealed_memory(const struct buf *b, struct err *e) MUST_USE; // sealed.c: a descriptor nobody can write through
 
 uint32_t request_add(struct request **list, uint32_t *last_id, struct reply r);
+void request_hand_over(struct native *n, const struct request *q); // to the nursery, once more
 bool request_end(struct request **list, uint32_t id, const struct err *e); // false when there is none
 bool request_done(struct request **list, const struct frame *f);	   // well, with what the frame tells
+bool request_opened(struct request **list, const struct frame *f); // likewise, with its descriptor
 void requests_drop(struct request **list); // nobody is told
 bool request_dialled(struct request **list, uint32_t id, struct flow *flow);
 void request_end_all(struct request **list, const struct err *e);

@@ -26,6 +26,8 @@ static void on_frame(struct chan *ch, struct frame *f)
 		pool_slot(n, f);
 	} else if (f->type == M_BACK) {
 		pool_back(n);
+	} else if (f->type == M_OK && f->fd >= 0) {
+		request_opened(&n->jobs, f);
 	} else if (f->type == M_OK) {
 		request_done(&n->jobs, f);
 	} else if (f->type == M_ERR) {
@@ -117,7 +119,7 @@ static int greet(struct native *n, int fd, struct err *e)
 	n->connected = true;
 	pool_ask(n);
 	for (struct request *q = n->jobs; q; q = q->next)
-		chan_send_buf(&n->ch, q->type, q->id, &q->again);
+		request_hand_over(n, q);
 	pool_refill(n);
 	return 0;
 }

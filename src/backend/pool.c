@@ -14,7 +14,6 @@
 #define SHRINK_MS 30000
 #define SOON_MS 10 // without a create
 #define BATCH 4	    // slots asked for at once
-#define FOR_POOL (1u << 31) // in the id of a slot that nobody waits for
 #define BURST_MS 100 // a pause in which nobody asks ends a burst
 #define HANGS_MS 1000 // a start that is not through by then
 #define PLENTY 8 // slots, or a third of those we want: then the cells that end need not hurry to be one again
@@ -40,6 +39,7 @@ static bool list_del(struct cell **list, struct cell *c)
 
 void pool_forget(struct native *n, struct cell *c)
 {
+	recipe_forget(c);
 	if (list_del(&n->warm, c))
 		n->n_warm--;
 	if (list_del(&n->tired, c))
@@ -47,12 +47,12 @@ void pool_forget(struct native *n, struct cell *c)
 	list_del(&n->waiting, c);
 }
 
-static void send_want(struct native *n, uint32_t id, enum profile p, uint8_t warm, const struct buf *key)
+void pool_send_want(struct native *n, uint32_t id, enum profile p, uint8_t kind, const struct buf *key)
 {
 	auto_buf struct buf b = BUF_INIT(FRAME_MAX);
 	wire_u8(&b, p);
-	wire_u8(&b, warm);
-	if (warm)
+	wire_u8(&b, kind);
+	if (key)
 		buf_add(&b, key->p, key->n);
 	chan_send_buf(&n->ch, M_WANT, id, &b);
 }
@@ -100,7 +100,7 @@ static void ask(struct native *n, int at_least)
 			continue;
 		c->want_id = ++n->last_id;
 		n->n_wanted++;
-		send_want(n, c->want_id, c->profile, c->warm_ok, &c->key);
+		pool_send_want(n, c->want_id, c->profile, c->warm_ok ? SLOT_WARM : SLOT_COLD, c->warm_ok ? &c->key : NULL);
 	}
 }
 
@@ -163,7 +163,7 @@ static void ask_for_pool(struct native *n, int k)
 	if (!n->connected || n->refill.at_ms)
 		return;
 	for (int missing = n_missing(n); missing > 0 && k > 0; missing--, k--, n->n_asked++)
-		send_want(n, ++n->last_id | FOR_POOL, PROFILE_USER, true, &n->key);
+		pool_send_want(n, ++n->last_id | FOR_POOL, PROFILE_USER, SLOT_WARM, &n->key);
 }
 
 void pool_refill(struct native *n)
@@ -196,7 +196,7 @@ static void drop_plain(struct native *n)
 void pool_back(struct native *n)
 {
 	if (!n->waiting && !n->refill.at_ms && n_missing(n) > 0)
-		send_want(n, 0, PROFILE_USER, 2, &n->key);
+		pool_send_want(n, 0, PROFILE_USER, SLOT_FROM_MOLD, &n->key);
 }
 
 static void on_soon(struct timer *t)
@@ -219,6 +219,7 @@ static void on_soon(struct timer *t)
 // One that dies by itself will often be followed by others: no hurry to ask for the next.
 void pool_slot_died(struct native *n, struct cell *c)
 {
+	recipe_slot_died(c);
 	pool_forget(n, c);
 	if (n->connected && !n->refill.at_ms)
 		timer_set(n->loop, &n->refill, REFILL_PAUSE_MS);
@@ -386,6 +387,10 @@ void pool_again(struct native *n, struct cell *c)
 void pool_slot(struct native *n, struct frame *f)
 {
 	struct err e;
+	if (f->id & FOR_RECIPE && !(f->id & FOR_POOL)) {
+		recipe_slot(n, f);
+		return;
+	}
 	struct cell *c = waiting_with(n, f->id);
 	answered(n, f->id);
 	if (c) {
@@ -405,6 +410,10 @@ void pool_slot(struct native *n, struct frame *f)
 
 void pool_refused(struct native *n, const struct frame *f, const struct err *e)
 {
+	if (f->id & FOR_RECIPE && !(f->id & FOR_POOL)) {
+		recipe_refused(n, f->id, e);
+		return;
+	}
 	struct cell *c = waiting_with(n, f->id);
 	answered(n, f->id);
 	if (c) {
@@ -422,6 +431,7 @@ void pool_refused(struct native *n, const struct frame *f, const struct err *e)
 void pool_lost(struct native *n)
 {
 	n->n_asked = n->n_wanted = 0;
+	recipe_lost(n);
 	for (struct cell *c = n->waiting; c; c = c->next)
 		c->want_id = 0;
 }
@@ -432,6 +442,7 @@ void pool_open(struct native *n)
 	n->processors = (int)sysconf(_SC_NPROCESSORS_ONLN);
 	n->key = BUF_INIT(FRAME_MAX);
 	n->shape = BUF_INIT(FRAME_MAX);
+	recipes_open(n);
 	n->refill.fn = on_refill;
 	n->soon.fn = on_soon;
 	n->shrink.fn = on_shrink;
@@ -439,6 +450,7 @@ void pool_open(struct native *n)
 
 void pool_close(struct native *n)
 {
+	recipes_close(n);
 	timer_clear(n->loop, &n->refill);
 	timer_clear(n->loop, &n->soon);
 	timer_clear(n->loop, &n->shrink);

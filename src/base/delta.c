@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #define MAGIC "SKEPDLT1"
-#define KINDS "fldoxhsguc=~n"
+#define KINDS "fldoxhsgurc=~n"
 #define ASK_MAGIC "SKEPASK1"
 #define HOLE 0xffffffffu // instead of a length
 #define MARKED 2u	 // flag of an entry

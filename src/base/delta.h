@@ -17,6 +17,8 @@
 //     's' socket, FIFO or device: never reaches the host
 //     'g' git's own data: never reaches the host
 //     'u' what can not be read, or has too long a path (then the path is cut)
+//     'r' work that is no file of the workspace: a ref, stash or commit (DELTA_WORK_GIT and its name), a file of the home directory
+//         (DELTA_WORK_HOME and its path): named, never reaches the host this way
 //     'c' not a change: what must be at the path now for the next entry to be written: u8 kind ('f', 'l', 'x'),
 //         32 bytes SHA-256 of the content or target (zero for 'x'); its flag is the file's
 //
@@ -26,6 +28,8 @@
 
 #define DELTA_PATH 4096
 #define DELTA_CHUNK (128u << 10)
+#define DELTA_WORK_GIT ".git/" // names of an 'r' begin so: no file of a workspace that is told has such a path
+#define DELTA_WORK_HOME ".git/~/"
 
 struct delta_out {
 	int fd;
@@ -53,7 +57,7 @@ bool delta_path_meets(char *const *paths, const char *path);
 
 void delta_out_init(struct delta_out *o, int fd); // puts the magic
 void delta_out_done(struct delta_out *o);
-int delta_put(struct delta_out *o, char kind, bool exec, const char *path, struct err *e) MUST_USE; // d o x s g u
+int delta_put(struct delta_out *o, char kind, bool exec, const char *path, struct err *e) MUST_USE; // d o x s g u r
 int delta_put_link(struct delta_out *o, const char *path, const char *target, struct err *e) MUST_USE;
 int delta_put_bytes(struct delta_out *o, const char *path, bool exec, const void *p, size_t n, struct err *e) MUST_USE;
 // Reads fd to its end. A file that changes meanwhile is sent as torn. The marked one sends holes as such.

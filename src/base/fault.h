@@ -27,6 +27,7 @@
 	X(CELL_GONE, "cell.gone") \
 	X(STORE_BEGIN, "store.begin") \
 	X(STORE_COMMIT, "store.commit") \
+	X(STORE_BACKUP, "store.backup") \
 	X(ENGINE_CREATE, "engine.create") \
 	X(ENGINE_SPEC, "engine.spec") \
 	X(ENGINE_UP, "engine.up") \
@@ -61,6 +62,7 @@
 	X(PIN_BEGIN, "repo.pin.begin") \
 	X(PIN_SCAN, "repo.pin.scan") \
 	X(PIN_STORE, "repo.pin.store") \
+	X(OWN_COPY, "own.copy") \
 	X(MOVE_COPY, "move.copy") \
 	X(MOVE_ENTRY, "move.entry") \
 	X(REVIEW_INTENT, "review.intent") \

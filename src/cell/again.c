@@ -42,6 +42,7 @@ static void forget(struct cell *c)
 	isolation_done(&c->iso);
 	ahead_done(&c->ahead);
 	strv_free(c->changed);
+	changes_sum_done(&c->sum);
 	free(c->gone_reason);
 	free(c->ending_layer);
 	changed_forget();

@@ -2,7 +2,9 @@
 // A cell that is built before its sandbox is asked for. Most creates are like the one before: same place, same limits, no
 // name. A slot that is told so (M_EXPECT) takes an identity that skepd has put aside, mounts it, locks itself and waits, with
 // nothing left to do but to run a command. What comes (M_SPEC) is compared byte by byte with what was built; if it is
-// anything else the first process goes, and another one is cloned from the mold.
+// anything else the first process goes, and another one is cloned from the mold. Kinds that have no mold (a root of its own,
+// an image, sealed layers) are built ahead in a cold slot, which has namespaces and a network and gets its layer then (struct
+// cell: bare). Such a slot serves one sandbox of just that kind, or none.
 #pragma once
 #include "base/buf.h"
 #include "model/spec.h"

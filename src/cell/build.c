@@ -17,15 +17,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// The slot was made for a place; it must still be that place.
+// The slot was made for a place, or built ahead on one; it must still be that place.
 static int check_place(struct cell *c, struct err *e)
 {
 	struct stat st;
 	auto_buf struct buf b = BUF_INIT(FRAME_MAX);
-	if (!c->place)
+	if (!c->place && !c->bare)
 		return 0;
-	place_write(&b, &c->spec);
-	if (b.n != c->place->n || memcmp(b.p, c->place->p, b.n))
+	if (c->place)
+		place_write(&b, &c->spec);
+	if (c->place && (b.n != c->place->n || memcmp(b.p, c->place->p, b.n)))
 		return err_set(e, ERR_UNAVAILABLE, "this slot was made for another place");
 	if (c->spec.base && (stat(c->spec.base, &st) || st.st_dev != c->base_dev || st.st_ino != c->base_ino))
 		return err_set(e, ERR_UNAVAILABLE, "%s was replaced since the slot was made", c->spec.base);

@@ -9,6 +9,7 @@
 #include "cell/input.h"
 #include "cell/moves.h"
 #include "cell/ports.h"
+#include "cell/refresh.h"
 #include "cell/watching.h"
 #include "isolate/contain.h"
 #include "model/msg.h"
@@ -122,6 +123,9 @@ static void on_changes(struct cell *c, struct frame *f)
 	c->changed = wire_get_strv(&w);
 	c->walk_done = !w.bad;
 	changed_walk(c, &w);
+	changes_sum_done(&c->sum);
+	changes_sum_read(&w, &c->sum);
+	c->sum.home = xstrdup(c->spec.home ? c->spec.home : "/home/skep");
 	// Every process but pid 1 is dead. What is left is the kernel's work of taking namespaces apart, a millisecond
 	// that a sandbox which goes anyway need not wait for.
 	if (c->stage == CELL_ENDING && c->spec.remove_if_clean && c->walk_done && !c->pending)
@@ -202,6 +206,9 @@ void cell_on_init_frame(struct chan *ch, struct frame *f)
 		break;
 	case M_AGENT:
 		gate_agent(&c->gate, f);
+		break;
+	case M_ROOT:
+		refresh_root(c, f);
 		break;
 	case M_PORTS:
 		ports_answer(c, f);

@@ -20,6 +20,7 @@
 // What it asks the kernel for, seen from outside:
 //   record.c      what goes to the journal                 who.c         which process it was
 //   denied.c      calls that were refused                  refused.c     packets that were refused
+//   owned.c       the host's files, below a user's root
 //   moves.c       renames of directories                   look.c        paths that a waiting call names
 //   rights.c      what a process may do with files         held.c        children that hold up pid 1
 // The way out:
@@ -34,6 +35,7 @@
 #include "cell/output.h"
 #include "cell/seat.h"
 #include "journal/journal.h"
+#include "model/pending.h"
 #include "model/spec.h"
 
 enum cell_stage { CELL_WAITING, CELL_BUILDING, CELL_UP, CELL_ENDING, CELL_GONE, CELL_OVER };
@@ -95,6 +97,7 @@ struct cell {
 	const char *fresh_layer; // made with the slot, not used by anybody yet
 	char *layer_path;	 // what it was called when it last waited here
 	int fresh_lock;
+	bool bare; // a cold slot that is built ahead, and has fresh_layer for that
 	enum slot_has has;
 	struct net_sockets net; // of its network, until the gate has them
 	struct gate gate;
@@ -123,6 +126,8 @@ struct cell {
 	struct client *clients;
 	struct sx *execs; // newest first
 	uint32_t n_execs, last_number;
+	uint64_t refreshed_ms; // refresh.c
+	int root;	       // of its file tree, as soon as a second command is likely; -1
 	struct journal journal;
 	int sandbox_dir, out_dir;
 	struct cgroup cgroup;
@@ -130,6 +135,7 @@ struct cell {
 	char *ending_layer; // what the layer is called while it goes
 	uint32_t pending;
 	char **changed;
+	struct changes_sum sum;
 	char *gone_reason;
 	uint32_t spec_request, pause_request;
 	// watchdog
@@ -169,6 +175,7 @@ int slot_send_sources(struct cell *c, struct chan *to, const struct cell_spec *s
 // been sent the slot's layer and sources.
 int slot_clone(struct cell *c, int namespaces, void (*entry)(const struct cell *c, int fd), struct chan *out, pid_t *out_pid,
 	       struct err *e) MUST_USE;
+int slot_make_layer(struct cell *c, struct err *e) MUST_USE; // fresh_layer
 struct contain slot_contain(const struct cell *c);
 uint64_t slot_mark_lowers(char *const *lowers); // 0: one is not there
 int slot_recv_trees(struct chan *ch, int *trees, int max, struct err *e) MUST_USE;

@@ -197,6 +197,7 @@ static void pump_end(struct client *cl)
 	uint8_t removed = c->remove_layer;
 	wire_u32(&b, c->walk_done ? c->pending : CHANGES_UNKNOWN);
 	wire_strv(&b, c->changed);
+	changes_sum_write(&b, &c->sum);
 	chan_send_buf(&cl->chan, M_CHANGES, 0, &b);
 	chan_send(&cl->chan, M_DONE, 0, 0, &removed, 1);
 	cl->done_sent = true;

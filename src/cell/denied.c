@@ -43,6 +43,7 @@ static const struct {
 	{"ioctl", {{'F', 1, "request"}}},
 	{"ioprio_set", {{'I', 0, "which"}, {'I', 1, "who"}}},
 	{"keyctl", {{'I', 0, "operation"}}},
+	{"mmap", {{'F', 3, "flags"}}},
 	{"mount", {{'S', 0, "source"}, {'S', 1, "target"}, {'S', 2, "type"}, {'F', 3, "flags"}}},
 	{"move_mount", {{'S', 1, "from"}, {'S', 3, "to"}}},
 	{"open_tree", {{'S', 1, "path"}}},
@@ -51,6 +52,7 @@ static const struct {
 	{"prlimit64", {{'I', 0, "pid"}, {'I', 1, "resource"}}},
 	{"ptrace", {{'I', 0, "request"}, {'I', 1, "pid"}}},
 	{"setns", {{'F', 1, "type"}}},
+	{"setsockopt", {{'I', 1, "level"}, {'I', 2, "option"}}},
 	{"setpriority", {{'I', 0, "which"}, {'I', 1, "who"}}},
 	{"socket", {{'I', 0, "family"}, {'I', 1, "type"}, {'I', 2, "protocol"}}},
 	{"socketpair", {{'I', 0, "family"}, {'I', 1, "type"}, {'I', 2, "protocol"}}},
@@ -60,10 +62,14 @@ static const struct {
 
 static const char *error_name(int error)
 {
-	return error == EPERM	       ? "EPERM"
-	       : error == ENOSYS       ? "ENOSYS"
-	       : error == EAFNOSUPPORT ? "EAFNOSUPPORT"
-				       : "EPROTONOSUPPORT";
+	static const struct {
+		int error;
+		const char *name;
+	} names[] = {{EPERM, "EPERM"}, {ENOSYS, "ENOSYS"}, {EAFNOSUPPORT, "EAFNOSUPPORT"}, {ENOPROTOOPT, "ENOPROTOOPT"}, {ENOMEM, "ENOMEM"}};
+	for (size_t i = 0; i < countof(names); i++)
+		if (names[i].error == error)
+			return names[i].name;
+	return "EPROTONOSUPPORT";
 }
 
 static void show_arg(struct jsonw *w, const struct seccomp_event *ev, char kind, int arg, const char *key)

@@ -176,6 +176,7 @@ void cell_on_init_exit(struct watch *w, uint32_t events)
 	}
 	while (waitpid(c->init_pid, NULL, 0) < 0 && errno == EINTR)
 		;
+	close_fd(&c->root); // with it the last of its mounts is gone
 	if (c->stage == CELL_WAITING || c->stage == CELL_BUILDING) {
 		err_set(&e, ERR_UNAVAILABLE, "the cell died while it was built");
 		cell_build_failed(c, &e);

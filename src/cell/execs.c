@@ -9,6 +9,7 @@
 #include "cell/cell_int.h"
 #include "cell/denied.h"
 #include "cell/ports.h"
+#include "cell/refresh.h"
 #include "cell/watching.h"
 #include "model/msg.h"
 #include <signal.h>
@@ -168,6 +169,8 @@ struct sx *sx_start(struct cell *c, struct exec_spec *s, const char *ticket, uin
 		timer_set(&c->loop, &x->promise, LIMIT_TICKET_MS + 500);
 	}
 	struct err e;
+	if (!c->spec.ends_with_exec)
+		refresh_overlays(c);
 	if (x->spec.kind == EXEC_COMMAND)
 		watching_exec(x, true); // before what it changes can be told
 	int rc = c->first_sent ? 0 : send_spec(c, &x->spec, x->number, &e);

@@ -56,6 +56,9 @@ static void close_one(struct gate *g, unsigned i, enum verdict v, enum answer_sc
 	chan_send(&g->chan, M_ANSWER, 0, a.id, body, sizeof body);
 	v = v == VERDICT_ALLOW ? VERDICT_ALLOW : VERDICT_DENY;
 	body[0] = (uint8_t)v;
+	for (struct client *cl = g->cell->clients; cl; cl = cl->next)
+		if (can_answer(cl))
+			chan_send(&cl->chan, M_ANSWER, 0, a.id, body, sizeof body);
 	if (g->cell->control && !told)
 		chan_send(&g->cell->control->chan, M_ANSWER, 0, a.id, body, sizeof body);
 	record_answer(g, &a, v, scope, by);

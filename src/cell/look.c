@@ -81,6 +81,11 @@ static int open_file(struct look *l)
 	return walk(l, buf_cstr(&l->path), O_NOFOLLOW);
 }
 
+static int open_target(struct look *l)
+{
+	return walk(l, buf_cstr(&l->path), 0);
+}
+
 static int open_dir(struct look *l)
 {
 	const char *path = buf_cstr(&l->path), *slash = strrchr(path, '/');
@@ -109,6 +114,12 @@ bool look_is_plain(struct look *l)
 int look_file(struct look *l, struct stat *out)
 {
 	auto_fd int fd = open_either(l, open_file);
+	return fd < 0 || fstat(fd, out) ? -1 : take_fd(&fd);
+}
+
+int look_target(struct look *l, struct stat *out)
+{
+	auto_fd int fd = open_either(l, open_target);
 	return fd < 0 || fstat(fd, out) ? -1 : take_fd(&fd);
 }
 

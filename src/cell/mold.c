@@ -10,7 +10,6 @@
 #include "base/str.h"
 #include "cell/cell_int.h"
 #include "isolate/contain.h"
-#include "isolate/net.h"
 #include "model/msg.h"
 #include <assert.h>
 #include <dirent.h>
@@ -43,6 +42,7 @@ static _Noreturn void hatch(struct contain *c, struct chan *mold, int fd)
 	struct err e;
 	close(mold->fd);
 	close_fd(&c->scratch);
+	close_fd(&c->state.dir);
 	net_sockets_close(&c->net);
 	signal(SIGCHLD, SIG_DFL);
 	prctl(PR_SET_NAME, "skep-cell");
@@ -101,7 +101,7 @@ static void keep(const struct cell *cell, int fd)
 		else if (f.type == M_CLEAN)
 			chan_send(&ch, contain_clean(&c, &e) ? M_ERR : M_OK, 0, 0, NULL, 0);
 		else if (f.type == M_FIT)
-			chan_send(&ch, net_untouched(-1, &e) == 1 ? M_OK : M_ERR, 0, 0, NULL, 0);
+			chan_send(&ch, contain_fit(&c, &e) ? M_ERR : M_OK, 0, 0, NULL, 0);
 		else
 			break;
 	}
@@ -278,9 +278,7 @@ static bool is_as_it_was(struct cell *c)
 	struct err e;
 	if (c->limits_changed || change_times(c->ending_layer, now, &e) || memcmp(now, c->mold.made, sizeof now))
 		return false;
-	if (c->net.route >= 0 ? net_untouched(c->net.route, &e) != 1 : !ask(c, M_FIT))
-		return false;
-	return scratch_is_as_it_was(c);
+	return scratch_is_as_it_was(c) && ask(c, M_FIT);
 }
 
 static void wait_for_end(int pidfd)

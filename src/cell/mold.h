@@ -4,8 +4,8 @@
 // file tree left. A cell's first process is cloned from it with everything a command could have marked made anew: pids,
 // ipc, names, /proc, terminals. Making the rest takes five times as long and wears the disk.
 //
-// Untouched is checked, not believed: no time stamp of the layer's directories changed, no packet ever moved, and in /tmp,
-// /run and /dev/shm there is nothing new, or after what a command left there was removed as much room as before, in
+// Untouched is checked, not believed: no time stamp of the layer's directories changed, the network namespace reads as it did
+// when it was made (isolate/net_state.h), and in /tmp, /run and /dev/shm there is nothing new, or after what a command left there was removed as much room as before, in
 // directories that look as they did.
 #pragma once
 #include "base/chan.h"

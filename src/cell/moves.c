@@ -6,6 +6,7 @@
 #include "base/str.h"
 #include "cell/cell_int.h"
 #include "cell/look.h"
+#include "cell/owned.h"
 #include "cell/rights.h"
 #include "model/msg.h"
 #include <errno.h>
@@ -64,12 +65,13 @@ static bool is_overlay_dir(int fd, const struct stat *st)
 }
 
 // The only thing that most renames wait for.
-static bool names_overlay_dir(const struct seccomp_event *ev, int i)
+static bool needs_help(const struct cell *c, const struct seccomp_event *ev, int i)
 {
 	struct look l;
 	struct stat st;
-	int fd = open_arg(ev, i, &l) || look_is_plain(&l) ? -1 : look_file(&l, &st);
-	bool yes = fd >= 0 && is_overlay_dir(fd, &st);
+	bool files = owned_in(c);
+	int fd = open_arg(ev, i, &l) || (!files && look_is_plain(&l)) ? -1 : look_file(&l, &st);
+	bool yes = fd >= 0 && (is_overlay_dir(fd, &st) || (files && owned_is_foreign(c, fd, &st)));
 	close_fd(&fd);
 	look_done(&l);
 	return yes;
@@ -117,11 +119,11 @@ static void go_on(const struct seccomp_event *ev)
 }
 
 // In the default profile everybody in the cell is the one user, and has no capability.
-static int add_rights(const struct seccomp_event *ev, struct buf *b)
+static int add_rights(const struct seccomp_event *ev, enum move_verb verb, struct buf *b)
 {
 	const struct cell *c = self.cell;
 	struct rights r = {0};
-	if (c->profile == PROFILE_ROOT && (rights_find(c, ev->pid, &r)))
+	if (c->profile == PROFILE_ROOT && (rights_find(c, ev->pid, &r) || (verb != MOVE_DIRECTORY && !owned_may(&r))))
 		return -1;
 	wire_u8(b, c->profile == PROFILE_ROOT);
 	if (c->profile == PROFILE_ROOT)
@@ -131,14 +133,15 @@ static int add_rights(const struct seccomp_event *ev, struct buf *b)
 
 // Everything above was found by the caller's number. It is still the caller's if it waits still: only then is what was
 // opened surely the cell's own.
-static bool ask(const struct move *m, struct look *l)
+static bool ask(const struct move *m, struct look *l, enum move_verb verb)
 {
 	auto_buf struct buf b = BUF_INIT(4096);
 	auto_fd int dir = look_dir(l);
 	if (dir < 0 || !look_name(l))
 		return false;
 	wire_str(&b, look_name(l));
-	if (add_rights(&m->ev, &b) || b.overflow || !seccomp_is_waiting(self.listener, &m->ev))
+	wire_u8(&b, verb);
+	if (add_rights(&m->ev, verb, &b) || b.overflow || !seccomp_is_waiting(self.listener, &m->ev))
 		return false;
 	return chan_send_fd(&self.cell->init, M_MOVABLE, ++self.id, b.p, b.n, dir);
 }
@@ -153,14 +156,28 @@ static bool begin_stage(const struct move *m)
 	rc = open_arg(&m->ev, 1, &l[1]) || rc;
 	auto_fd int fd = rc ? -1 : look_file(&l[m->stage], &st);
 	if (fd >= 0 && is_overlay_dir(fd, &st) && may_succeed(&m->ev, fd, &l[!m->stage]))
-		asked = ask(m, &l[m->stage]);
+		asked = ask(m, &l[m->stage], MOVE_DIRECTORY);
+	else if (fd >= 0 && owned_in(self.cell) && owned_is_foreign(self.cell, fd, &st))
+		asked = ask(m, &l[m->stage], MOVE_OWN);
 	look_done(&l[0]);
 	look_done(&l[1]);
 	return asked;
 }
 
+static bool begin_owned(const struct move *m)
+{
+	struct look l;
+	bool follow;
+	auto_fd int fd = owned_find(self.cell, &m->ev, &l, &follow);
+	bool asked = fd >= 0 && ask(m, &l, follow ? MOVE_OWN_TARGET : MOVE_OWN);
+	look_done(&l);
+	return asked;
+}
+
 static bool begin(struct move *m)
 {
+	if (!seccomp_is_rename(&m->ev))
+		return !m->stage && seccomp_is_waiting(self.listener, &m->ev) && begin_owned(m);
 	for (; m->stage < (flags_of(&m->ev) & EXCHANGE ? 2 : 1); m->stage++)
 		if (seccomp_is_waiting(self.listener, &m->ev) && begin_stage(m))
 			return true;
@@ -179,14 +196,8 @@ static void work(void)
 		self.end = &self.first;
 }
 
-void moves_call(struct cell *c, int listener, const struct seccomp_event *ev)
+static void move_queue(const struct seccomp_event *ev)
 {
-	self.cell = c;
-	self.listener = listener;
-	if (!names_overlay_dir(ev, 0) && !(flags_of(ev) & EXCHANGE && names_overlay_dir(ev, 1))) {
-		go_on(ev);
-		return;
-	}
 	struct move *m = xcalloc(1, sizeof *m);
 	bool idle = !self.first;
 	m->ev = *ev;
@@ -195,6 +206,31 @@ void moves_call(struct cell *c, int listener, const struct seccomp_event *ev)
 	self.end = &m->next;
 	if (idle)
 		work();
+}
+
+void moves_call(struct cell *c, int listener, const struct seccomp_event *ev)
+{
+	self.cell = c;
+	self.listener = listener;
+	if (needs_help(c, ev, 0) || (flags_of(ev) & EXCHANGE && needs_help(c, ev, 1)))
+		move_queue(ev);
+	else
+		go_on(ev);
+}
+
+void moves_owning(struct cell *c, int listener, const struct seccomp_event *ev)
+{
+	struct look l;
+	bool follow;
+	self.cell = c;
+	self.listener = listener;
+	auto_fd int fd = ev->pid == c->init_pid ? -1 : owned_find(c, ev, &l, &follow); // pid 1 can not wait for itself
+	if (ev->pid != c->init_pid)
+		look_done(&l);
+	if (fd >= 0)
+		move_queue(ev);
+	else
+		go_on(ev);
 }
 
 void moves_answer(uint32_t id)

@@ -10,4 +10,5 @@
 struct cell;
 
 void moves_call(struct cell *c, int listener, const struct seccomp_event *ev); // takes over the answer
+void moves_owning(struct cell *c, int listener, const struct seccomp_event *ev); // likewise: a call that changes a file
 void moves_answer(uint32_t id); // M_MOVABLE of init

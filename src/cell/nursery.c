@@ -13,6 +13,7 @@
 #include "cell/dirwork.h"
 #include "cell/ownership.h"
 #include "cell/shelf.h"
+#include "cell/volwork.h"
 #include "init/layer.h"
 #include "isolate/mounts.h"
 #include "isolate/seccomp.h"
@@ -232,6 +233,8 @@ static void on_frame(struct chan *c, struct frame *f)
 		dirwork_remove(&self.dirwork, f);
 	else if (f->type == M_LAYER)
 		dirwork_layer(&self.dirwork, f);
+	else if (f->type == M_VOLUME)
+		volwork_begin(&self.dirwork, f, self.n.ids.root ? self.n.rootfs.uid : 0);
 }
 
 static void on_close(struct chan *c)

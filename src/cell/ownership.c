@@ -12,10 +12,12 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #define DEPTH_MAX 64
 #define FILE_MAX (64 << 20)
+#define OPAQUE "user.overlay.opaque" // what is closed to us is closed to the cell: its directory begins empty, and can be listed
 
 // Directories only; or also the files in the top directory and locks anywhere (a package database opens its own for
 // writing).
@@ -54,6 +56,8 @@ static int mirror(int from, int to, bool database, int depth, struct err *e)
 			if (mkdirat(to, name, 0755) && errno != EEXIST)
 				rc = err_sys(e, "mirror %s", name);
 			auto_fd int into = rc ? -1 : openat(to, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+			if (!rc && sub < 0 && into >= 0 && fsetxattr(into, OPAQUE, "y", 1, 0))
+				rc = err_sys(e, "mirror %s", name);
 			if (!rc && sub >= 0 && into >= 0)
 				rc = mirror(sub, into, database, depth + 1, e);
 			if (!rc && into >= 0 && fchmod(into, st.st_mode & 0777))
@@ -79,7 +83,7 @@ static int mirror_as(int into, const char *host, const char *name, bool database
 static void host_key(char out[SHA256_HEX])
 {
 	static const char *const witnesses[] = {"/etc/os-release", "/var/lib/dpkg/status", "/var/lib/rpm", "/usr", "/opt"};
-	static const int layout = 3; // of what is built here
+	static const int layout = 4; // of what is built here
 	struct sha256 h;
 	sha256_init(&h);
 	sha256_add(&h, &layout, sizeof layout);

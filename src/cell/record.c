@@ -315,9 +315,13 @@ void record_proc(struct watch *wt, uint32_t events)
 		ports_soon(c);
 		return;
 	}
-	bool moves = seccomp_is_rename(&ev);
-	keep_pace(c, moves);
+	bool moves = seccomp_is_rename(&ev), owns = seccomp_is_owning(&ev);
+	keep_pace(c, moves || owns);
 	c->eventful |= moves;
+	if (owns) {
+		moves_owning(c, wt->fd, &ev);
+		return;
+	}
 	if (moves) {
 		moves_call(c, wt->fd, &ev);
 		return;

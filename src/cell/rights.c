@@ -98,7 +98,8 @@ int rights_find(const struct cell *c, pid_t pid, struct rights *out)
 	for (uint32_t i = 0; i < out->n_groups; i++)
 		if (userns_inside(h, c->first_id, &out->groups[i]))
 			return -1;
-	if (!same_userns(pid, c->init_pid)) // capabilities over a namespace of its own are none over the cell
+	// Capabilities over a namespace of its own are none over the cell. (Rootless pid 1's can not be looked at.)
+	if (c->spec.nested && !same_userns(pid, c->init_pid))
 		out->caps = 0;
 	return 0;
 }

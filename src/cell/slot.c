@@ -80,7 +80,7 @@ struct contain slot_contain(const struct cell *cell)
 	const struct nursery *n = cell->nursery;
 	struct contain c = {
 		.host = &n->rootfs, .ids = &n->ids, .profile = cell->profile, .warm = cell->fresh_layer, .root = -1,
-		.trust = &n->trust, .net = NET_SOCKETS_NONE, .scratch = -1, .score = -1, .layer = -1, .base = -1, .null_file = -1, .empty_dir = -1, .place = cell->place ? &cell->place->spec : NULL,
+		.trust = &n->trust, .net = NET_SOCKETS_NONE, .state = NET_STATE_NONE, .scratch = -1, .score = -1, .layer = -1, .base = -1, .null_file = -1, .empty_dir = -1, .place = cell->place ? &cell->place->spec : NULL,
 	};
 	userns_inside_ids(&n->ids, cell->profile, &c.uid, &c.gid);
 	return c;
@@ -89,7 +89,7 @@ struct contain slot_contain(const struct cell *cell)
 // In the order of struct net_sockets.
 static int *socket_at(struct net_sockets *s, unsigned i)
 {
-	int *const list[] = {&s->tcp, &s->dns_udp, &s->dns_tcp, &s->nflog, &s->route, &s->diag, &s->wide4, &s->wide6};
+	int *const list[] = {&s->tcp, &s->dns_udp, &s->dns_tcp, &s->nflog, &s->diag, &s->wide4, &s->wide6};
 	return i < countof(list) ? list[i] : NULL;
 }
 
@@ -128,7 +128,8 @@ _Noreturn void slot_serve(struct contain *c, struct chan *ch)
 	isolation_write(&ready, &iso);
 	struct init_opts opts = {
 		.channel = ch, .uid = c->uid, .gid = c->gid, .profile = c->profile, .ws_path = s.ws_path,
-		.changes = {c->layer, c->base, c->lowers, c->n_lowers, (int)s.n_base_lowers, s.hide},
+		.changes = {.layer = c->layer, .base = c->base, .lowers = c->lowers, .n_lowers = c->n_lowers,
+			    .n_base_lowers = (int)s.n_base_lowers, .homes = c->homes, .hide = s.hide},
 		.ends_with_exec = s.ends_with_exec && s.has_exec, .score = c->score, .sudo = sudo,
 		.cpus_milli = supervised ? s.limits.cpus_milli : 0,
 	};
@@ -196,7 +197,7 @@ static int take_spare(const struct cell *c, struct err *e)
 }
 
 // Locked as long as it waits with us: a new nursery sweeps the layers of slots that are gone.
-static int make_layer(struct cell *c, struct err *e)
+int slot_make_layer(struct cell *c, struct err *e)
 {
 	static const char *const parts[] = {"ws", "home", "root", "work", "work/home", "work/ws"};
 	uint32_t uid, gid;
@@ -359,7 +360,7 @@ static int set_up(struct cell *c, int control, struct err *e)
 	if (!c->control)
 		return -1;
 	c->control->control = c->control->greeted = true;
-	if (c->fresh_layer && c->mold.chan.fd < 0 && make_layer(c, e))
+	if (c->fresh_layer && c->mold.chan.fd < 0 && slot_make_layer(c, e))
 		return -1;
 	return control_bind(c, e) || open_cgroup(c, e) || start_inside(c, e) || slot_watch(c, e) ? -1 : 0;
 }
@@ -388,7 +389,7 @@ static void take_mold(struct cell *c, const struct mold *m)
 
 void slot_blank(struct cell *c, const struct nursery *n, enum profile profile)
 {
-	*c = (struct cell){.nursery = n, .profile = profile, .seat.lock = -1, .fresh_lock = -1, .sandbox_dir = -1, .out_dir = -1,
+	*c = (struct cell){.nursery = n, .profile = profile, .seat.lock = -1, .fresh_lock = -1, .sandbox_dir = -1, .out_dir = -1, .root = -1,
 			   .listen.fd = -1, .plain_ns = -1, .owner_ns = -1, .notify.fd = -1, .walk.fd = -1, .unnamed.fd = -1,
 			   .init_pidfd = -1, .init.fd = -1, .back = -1, .mold = MOLD_NONE, .ahead = AHEAD_NONE, .net = NET_SOCKETS_NONE, .secrets = -1};
 }

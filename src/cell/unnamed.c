@@ -4,6 +4,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "cell/socket_use.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -30,6 +31,7 @@ struct file {
 struct list {
 	struct file *v;
 	size_t n, cap;
+	struct socket_use sockets;
 };
 
 static void note(struct list *l, const struct stat *st, bool in_memory)
@@ -44,6 +46,8 @@ static void note(struct list *l, const struct stat *st, bool in_memory)
 // How many bytes in memory it holds.
 static uint64_t look_at(const struct stat *st, bool known, const struct statfs *fs, struct list *l)
 {
+	if (S_ISSOCK(st->st_mode))
+		return socket_use_of(&l->sockets, st->st_ino);
 	if (!S_ISREG(st->st_mode) || st->st_nlink || !st->st_blocks)
 		return 0;
 	bool in_memory = !known || fs->f_type == TMPFS_MAGIC || fs->f_type == HUGETLBFS_MAGIC;
@@ -58,7 +62,11 @@ static uint64_t look_by_name(DIR *d, const char *path, struct list *l)
 	struct statfs fs;
 	struct dirent *ent;
 	while ((ent = readdir(d))) {
-		if (fstatat(dirfd(d), ent->d_name, &st, 0) || !S_ISREG(st.st_mode) || st.st_nlink)
+		if (fstatat(dirfd(d), ent->d_name, &st, 0))
+			continue;
+		if (S_ISSOCK(st.st_mode))
+			held += socket_use_of(&l->sockets, st.st_ino);
+		if (!S_ISREG(st.st_mode) || st.st_nlink)
 			continue;
 		auto_free char *file = xasprintf("%s/%s", path, ent->d_name);
 		held += look_at(&st, !statfs(file, &fs), &fs, l);
@@ -185,6 +193,8 @@ void unnamed_count(pid_t init, struct unnamed *out)
 {
 	struct list l = {0};
 	*out = (struct unnamed){0};
+	socket_use_read(init, &l.sockets);
+	out->memory = l.sockets.bytes;
 	look_at_all(init, &l, out);
 	if (l.n)
 		qsort(l.v, l.n, sizeof *l.v, by_inode);
@@ -199,4 +209,5 @@ void unnamed_count(pid_t init, struct unnamed *out)
 		}
 	}
 	free(l.v);
+	socket_use_done(&l.sockets);
 }

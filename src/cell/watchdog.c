@@ -328,7 +328,7 @@ static void on_unnamed(struct watch *w, uint32_t events)
 	if (!whole || !c->spec.limits.memory || u.memory <= c->spec.limits.memory)
 		return;
 	c->told_memory = true;
-	watchdog_hit(c, "memory", "the process with most memory in files without a name was killed: the sandbox reached its memory limit; see --memory");
+	watchdog_hit(c, "memory", "the process with most memory in files without a name and in sockets was killed: the sandbox reached its memory limit; see --memory");
 	if (!kill_holder(c, u.holder))
 		kill_all(c, "the sandbox reached its memory limit");
 }

@@ -134,9 +134,29 @@ int api_raw(struct api *a, const char *path, const char *body, struct http_reply
 	return call(a, &rq, out, e);
 }
 
+int api_lines(struct api *a, const char *path, const char *body, void (*on_piece)(void *ctx, struct buf *body), void *ctx, struct err *e)
+{
+	auto_http_reply struct http_reply r = {0};
+	struct http_request rq = {.method = "POST", .path = path, .body = body, .body_len = strlen(body), .on_piece = on_piece, .ctx = ctx};
+	a->http.on_wait = NULL; // the answer's own lines say what is going on
+	return call(a, &rq, &r, e);
+}
+
 int api_bytes(struct api *a, const char *path, struct http_reply *out, struct err *e)
 {
 	return call_simple(a, "GET", path, NULL, out, e);
+}
+
+int api_put_file(struct api *a, const char *path, int fd, struct err *e)
+{
+	auto_http_reply struct http_reply r = {0};
+	return call(a, &(struct http_request){.method = "PUT", .path = path, .body_fd = &fd}, &r, e);
+}
+
+int api_get_file(struct api *a, const char *path, int fd, struct err *e)
+{
+	auto_http_reply struct http_reply r = {0};
+	return call(a, &(struct http_request){.method = "GET", .path = path, .reply_fd = &fd}, &r, e);
 }
 
 int api_journal(struct api *a, const char *id, unsigned wait_ms, uint64_t *at, struct http_reply *r, struct str *out, struct err *e)

@@ -22,6 +22,12 @@ int api_do(struct api *a, const char *method, const char *path, const char *body
 #define API_LONG (1u << 30) // bytes of an answer that may be long
 // An answer that is not one JSON value.
 int api_raw(struct api *a, const char *path, const char *body, struct http_reply *out, struct err *e) MUST_USE; // POST
+// A POST whose answer comes in pieces: on_piece gets what is there and cuts off what it has used.
+int api_lines(struct api *a, const char *path, const char *body, void (*on_piece)(void *ctx, struct buf *body), void *ctx,
+	      struct err *e) MUST_USE;
+// PUT of a file's bytes; GET of bytes into a file.
+int api_put_file(struct api *a, const char *path, int fd, struct err *e) MUST_USE;
+int api_get_file(struct api *a, const char *path, int fd, struct err *e) MUST_USE;
 int api_bytes(struct api *a, const char *path, struct http_reply *out, struct err *e) MUST_USE;
 // Whole lines of a journal (id NULL: the service's) from offset *at on, which moves behind them. 1: *out, borrowed from r; 0: no more.
 int api_journal(struct api *a, const char *id, unsigned wait_ms, uint64_t *at, struct http_reply *r, struct str *out, struct err *e) MUST_USE;

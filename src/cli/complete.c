@@ -29,6 +29,8 @@ static const char *lister(enum opt_hint hint)
 		return "echo bearer basic header: set: query: git file ssh";
 	case HINT_SNAPSHOT:
 		return "SKEP_NO_START=1 skep snapshots --all -q 2>/dev/null";
+	case HINT_VOLUME:
+		return "SKEP_NO_START=1 skep volume ls -q 2>/dev/null";
 	case HINT_NONE:
 	case HINT_FILE:
 	case HINT_DIR:

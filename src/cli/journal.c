@@ -89,8 +89,7 @@ static void print_line(const struct log_opts *o, struct str line, struct buf *b)
 {
 	struct err e;
 	if (o->json && !o->type) {
-		buf_add(b, line.p, line.n);
-		buf_byte(b, '\n');
+		out_json_raw(b, line.p, line.n);
 		return;
 	}
 	auto_json json_t *ev = json_read(line.p, line.n, &e);
@@ -99,12 +98,10 @@ static void print_line(const struct log_opts *o, struct str line, struct buf *b)
 		out_text_n(b, line.p, line.n);
 		buf_byte(b, '\n');
 	} else if (is_type(ev, o->type)) {
-		if (o->json) {
-			buf_add(b, line.p, line.n);
-			buf_byte(b, '\n');
-		} else {
+		if (o->json)
+			out_json_raw(b, line.p, line.n);
+		else
 			print_event(b, ev);
-		}
 	}
 }
 

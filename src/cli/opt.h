@@ -19,7 +19,7 @@ enum opt_kind {
 
 // What a word or an option's value may be, for completion.
 enum opt_hint { HINT_NONE, HINT_FILE, HINT_DIR, HINT_SANDBOX, HINT_EXEC, HINT_IMAGE, HINT_COMMAND, HINT_SHELL, HINT_SECRET,
-		HINT_PRESET, HINT_PLACE, HINT_SNAPSHOT, HINTS };
+		HINT_PRESET, HINT_PLACE, HINT_SNAPSHOT, HINT_VOLUME, HINTS };
 
 struct opt {
 	const char *name; // long, without dashes; NULL ends the table

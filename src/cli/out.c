@@ -286,6 +286,23 @@ int out_json_line(struct buf *line)
 	return out_flush(&ascii);
 }
 
+void out_json_raw(struct buf *b, const char *p, size_t n)
+{
+	struct err ignored;
+	if (isatty(STDOUT_FILENO)) {
+		auto_json json_t *j = json_read(p, n, &ignored);
+		auto_buf struct buf line = BUF_INIT(b->max);
+		buf_add(&line, p, n);
+		if (j)
+			json_ascii(b, &line);
+		else
+			out_text_n(b, p, n);
+	} else {
+		buf_add(b, p, n);
+	}
+	buf_byte(b, '\n');
+}
+
 int out_exit_of(enum err_kind kind)
 {
 	static const int codes[] = {

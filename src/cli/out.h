@@ -30,6 +30,8 @@ void table_print(struct table *t, struct buf *out); // and frees the cells
 int out_flush(struct buf *b);
 int out_json(const json_t *j);	// indented; same status. On a terminal in ASCII only
 int out_json_line(struct buf *line); // written already, on one line; same status. On a terminal in ASCII only
+// A line of JSON that somebody else wrote, and its end, for stdout: on a terminal in ASCII only, and escaped if it is no JSON.
+void out_json_raw(struct buf *b, const char *p, size_t n);
 void out_stderr(struct buf *b); // failure is nobody's concern any more
 
 // The error line `skep: VERB: message`, and the exit status of its kind: 125 for verbs that run a command.

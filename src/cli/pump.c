@@ -17,12 +17,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#define PROMPT_RETRY_MS 50  // while another process asks on this terminal
 #define READ_FIRST 4000u // until there was more: a short command says little
 
 void pump_result_done(struct pump_result *r)
 {
 	exec_result_done(&r->exit);
 	strv_free(r->changes);
+	changes_sum_done(&r->sum);
 	strv_free(r->hits);
 	*r = (struct pump_result){0};
 }
@@ -40,7 +42,7 @@ static bool is_full(const struct pump *p)
 	return sink_waiting(&p->sinks[0]) > LIMIT_OUTPUT_WINDOW || sink_waiting(&p->sinks[1]) > LIMIT_OUTPUT_WINDOW;
 }
 
-enum { P_SOCK, P_STDIN, P_OUT, P_ERR, P_SIG, P_COUNT };
+enum { P_SOCK, P_STDIN, P_OUT, P_ERR, P_SIG, P_SCREEN, P_COUNT };
 
 // A descriptor with nothing to ask is left out (-1): its hang-up would make poll spin.
 static void ask(const struct pump *p, struct pollfd *fds)
@@ -49,15 +51,15 @@ static void ask(const struct pump *p, struct pollfd *fds)
 	fds[P_SOCK] = (struct pollfd){.fd = sock ? p->sock : -1, .events = sock};
 	fds[P_STDIN] = (struct pollfd){.fd = pump_wants_stdin(p) ? p->s->in : -1, .events = POLLIN};
 	for (int i = 0; i < 2; i++)
-		fds[P_OUT + i] = (struct pollfd){.fd = sink_waiting(&p->sinks[i]) ? sink_poll_fd(&p->sinks[i]) : -1,
-						 .events = POLLOUT};
+		fds[P_OUT + i] = (struct pollfd){.fd = sink_poll_fd(&p->sinks[i]), .events = POLLOUT};
+	fds[P_SCREEN] = (struct pollfd){.fd = p->screen_open ? sink_poll_fd(&p->screen) : -1, .events = POLLOUT};
 	fds[P_SIG] = (struct pollfd){.fd = p->sigfd, .events = POLLIN};
 }
 
 static int flush_sinks(struct pump *p, const struct pollfd *fds)
 {
 	for (int i = 0; i < 2; i++)
-		if (fds[P_OUT + i].revents && sink_flush(&p->sinks[i], p->e))
+		if ((fds[P_OUT + i].revents || p->sinks[i].prompted) && sink_flush(&p->sinks[i], p->e))
 			return pump_sink_failed(p);
 	return 0;
 }
@@ -65,6 +67,8 @@ static int flush_sinks(struct pump *p, const struct pollfd *fds)
 static int wait_ms(const struct pump *p)
 {
 	int ask = ask_wait_ms(&p->ask);
+	if (p->sinks[0].prompted || p->sinks[1].prompted || ask_is_due(&p->ask))
+		return PROMPT_RETRY_MS;
 	return line_comes_back(&p->line) && (ask < 0 || ask > LINE_ALIVE_MS) ? LINE_ALIVE_MS : ask;
 }
 
@@ -85,7 +89,7 @@ static int turn(struct pump *p)
 		pump_on_signal(p, sig);
 	if (p->fatal)
 		return -1;
-	if (flush_sinks(p, fds) || (pump_ask_too_late(p) && pump_sink_failed(p)))
+	if (flush_sinks(p, fds) || (pump_ask_turn(p) && pump_sink_failed(p)))
 		return -1;
 	if ((fds[P_SOCK].revents & ~POLLOUT) && pump_read_cell(p))
 		return -1;
@@ -147,7 +151,8 @@ static int come_back(struct pump *p)
 		return pump_refuse(p);
 	buf_clear(&p->in);
 	buf_clear(&p->out);
-	ask_done(&p->ask); // refused, since nobody was there
+	if (pump_ask_drop(p, ": the connection was lost")) // refused, since nobody was there
+		return pump_sink_failed(p);
 	if (p->line.stranger) // nobody can say what was heard, and it is late for it
 		line_heard(&p->line, p->line.signalled);
 	p->out_at = p->in_credit = 0;
@@ -198,6 +203,7 @@ int pump_run(const struct pump_spec *s, struct pump_result *out, struct err *e)
 		.e = e,
 		.sock = -1,
 		.sigfd = -1,
+		.ask_lock = -1,
 		.in_over = s->in < 0,
 		.chunk = READ_FIRST,
 		.in = BUF_INIT(FRAME_HEAD + FRAME_MAX + READ_CHUNK),
@@ -223,7 +229,7 @@ int pump_run(const struct pump_spec *s, struct pump_result *out, struct err *e)
 	sigprocmask(SIG_SETMASK, &p.mask_before, NULL);
 	sink_close(&p.sinks[0]);
 	sink_close(&p.sinks[1]);
-	ask_done(&p.ask);
+	pump_ask_close(&p);
 	buf_done(&p.in);
 	buf_done(&p.out);
 	line_close(&p.line);

@@ -3,6 +3,7 @@
 // the end of the exec. On this machine skepd is not in the path and may die meanwhile; from another one the line may break,
 // and is made anew (cli/line.h).
 #pragma once
+#include "model/pending.h"
 #include "model/spec.h"
 
 struct pump_spec {
@@ -23,6 +24,7 @@ struct pump_result {
 	bool out_closed;    // nobody reads our output any more; the exec goes on without us
 	uint32_t n_changes; // with has_changes: the cell ended with the exec; may be CHANGES_UNKNOWN
 	char **changes;	    // "M path"; not all when there are many
+	struct changes_sum sum; // what is pending beside files
 	bool has_changes, removed;
 	char **hits; // messages told
 };

@@ -54,6 +54,8 @@ static int tell_gap(struct pump *p, int stream, uint64_t from, uint64_t to)
 static int put_output(struct pump *p, int stream, const char *bytes, size_t n)
 {
 	int fd = stream == 1 ? p->s->out : p->s->err;
+	if (p->s->tty && n)
+		modes_read(&p->modes, bytes, n);
 	if (!p->s->plain || fd < 0 || !isatty(fd))
 		return n ? sink_put(pump_sink_of(p, stream), bytes, n, p->e) : 0;
 	auto_buf struct buf b = BUF_INIT(5 * n + 256);
@@ -92,7 +94,8 @@ static int on_ended(struct pump *p, struct wire *w)
 		return pump_malformed(p);
 	p->exited = true;
 	term_restore(); // what follows may take a moment, and ^C should work again
-	return put_output(p, 1, NULL, 0) || put_output(p, 2, NULL, 0) ? pump_sink_failed(p) : 0;
+	bool failed = put_output(p, 1, NULL, 0) || put_output(p, 2, NULL, 0) || pump_ask_drop(p, ": the command ended");
+	return failed ? pump_sink_failed(p) : 0;
 }
 
 static int on_changes(struct pump *p, struct wire *w)
@@ -104,6 +107,7 @@ static int on_changes(struct pump *p, struct wire *w)
 	p->r->n_changes = n;
 	p->r->changes = list;
 	p->r->has_changes = true;
+	changes_sum_read(w, &p->r->sum);
 	return 0;
 }
 
@@ -156,6 +160,8 @@ static int on_frame(struct pump *p, const struct frame *f)
 		return on_hit(p, &w);
 	case M_ASK:
 		return pump_on_ask(p, f->id, &w) ? pump_sink_failed(p) : 0;
+	case M_ANSWER:
+		return pump_on_answer(p, f->id, &w) ? pump_sink_failed(p) : 0;
 	case M_CHANGES:
 		return on_changes(p, &w);
 	case M_DONE:

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// From stdin, and what a person answers to the gate.
+// From stdin.
 #include "cli/pump_int.h"
 
 #include "base/mem.h"
-#include "model/policy.h"
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -82,62 +81,6 @@ int pump_on_credit(struct pump *p, struct wire *w)
 	return 0;
 }
 
-static bool can_ask(const struct pump *p)
-{
-	return p->s->tty && p->s->in >= 0 && !p->exited && isatty(p->s->in);
-}
-
-static void put_answer(struct pump *p, const struct ask_answer *a)
-{
-	auto_buf struct buf b = BUF_INIT(8);
-	wire_u8(&b, a->allow ? VERDICT_ALLOW : VERDICT_DENY);
-	wire_u8(&b, (uint8_t)a->scope);
-	pump_put_frame_of(p, M_ANSWER, 0, a->id, &b);
-}
-
-// What the question and its answer look like; then the next one. A program that draws the whole screen draws it again.
-static int show_ask(struct pump *p, struct buf *text)
-{
-	bool answered = text->n;
-	ask_show(&p->ask, text);
-	if (answered && !p->ask.n)
-		pump_put_winsize(p);
-	return text->n && sink_put(pump_sink_of(p, 1), text->p, text->n, p->e) ? -1 : 0;
-}
-
-int pump_on_ask(struct pump *p, uint32_t id, struct wire *w)
-{
-	auto_buf struct buf text = BUF_INIT(8192);
-	if (!can_ask(p) || !ask_add(&p->ask, id, w)) {
-		put_answer(p, &(struct ask_answer){.id = id});
-		return 0;
-	}
-	return show_ask(p, &text);
-}
-
-int pump_ask_too_late(struct pump *p)
-{
-	struct ask_answer a;
-	auto_buf struct buf text = BUF_INIT(8192);
-	if (!ask_late(&p->ask, &a, &text))
-		return 0;
-	put_answer(p, &a);
-	return show_ask(p, &text);
-}
-
-// True: the keys were an answer.
-static bool keys_answer(struct pump *p, const char *keys, size_t n)
-{
-	struct ask_answer a;
-	auto_buf struct buf text = BUF_INIT(8192);
-	if (!ask_keys(&p->ask, keys, n, &a, &text))
-		return false;
-	put_answer(p, &a);
-	if (show_ask(p, &text))
-		p->fatal = SIGHUP; // the terminal is gone
-	return true;
-}
-
 void pump_read_stdin(struct pump *p)
 {
 	uint64_t may = p->in_credit > p->in_off ? p->in_credit - p->in_off : 64;
@@ -151,7 +94,7 @@ void pump_read_stdin(struct pump *p)
 		end_stdin(p);
 		return;
 	}
-	if (p->ask.n && keys_answer(p, at + DATA_HEAD, (size_t)n))
+	if (p->ask.n && pump_ask_keys(p, at + DATA_HEAD, (size_t)n))
 		return;
 	pump_put_head(at, 8 + (uint32_t)n, M_DATA, 0);
 	for (int i = 0; i < 8; i++)

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// One pump, in parts: pump.c the loop, pump_out.c what goes to the cell, pump_in.c stdin and answers, pump_cell.c what comes from
+// One pump, in parts: pump.c the loop, pump_out.c what goes to the cell, pump_in.c stdin, pump_ask.c questions, pump_cell.c what comes from
 // the cell, pump_signal.c signals.
 #pragma once
 #include "base/chan.h"
 #include "cli/ask.h"
 #include "cli/line.h"
+#include "cli/modes.h"
 #include "cli/plain.h"
 #include "cli/pump.h"
 #include "cli/sink.h"
@@ -38,6 +39,10 @@ struct pump {
 	bool came_back;		// on a line that is not the first
 	bool repeat;		// and the cell has yet to say what of stdin it has
 	struct ask ask;
+	struct sink screen; // of the terminal that is asked on
+	bool screen_open;
+	int ask_lock;	    // cli/prompt.h
+	struct modes modes; // of the terminal, as the command's output left them
 	sigset_t mask_before;
 };
 
@@ -48,6 +53,7 @@ void pump_put_frame(struct pump *p, enum msg_type type, uint8_t stream, const st
 void pump_put_signal(struct pump *p, int sig);
 void pump_repeat_signals(struct pump *p); // those that the cell has not heard of
 void pump_put_winsize(struct pump *p);
+void pump_put_redraw(struct pump *p);
 void pump_put_hello(struct pump *p);
 void pump_put_credit(struct pump *p, uint8_t stream);
 void pump_put_seen(struct pump *p, bool idle);
@@ -58,9 +64,16 @@ void pump_flush_last_words(struct pump *p);
 // pump_in.c
 bool pump_wants_stdin(const struct pump *p);
 int pump_on_credit(struct pump *p, struct wire *w);
-int pump_on_ask(struct pump *p, uint32_t id, struct wire *w);
-int pump_ask_too_late(struct pump *p);
 void pump_read_stdin(struct pump *p);
+
+// pump_ask.c
+int pump_on_ask(struct pump *p, uint32_t id, struct wire *w);
+int pump_on_answer(struct pump *p, uint32_t id, struct wire *w);
+int pump_ask_turn(struct pump *p);
+void pump_ask_redraw(struct pump *p);
+int pump_ask_drop(struct pump *p, const char *why);
+void pump_ask_close(struct pump *p);
+bool pump_ask_keys(struct pump *p, const char *keys, size_t n);
 
 // pump_cell.c
 struct sink *pump_sink_of(struct pump *p, int stream);

@@ -62,14 +62,28 @@ void pump_repeat_signals(struct pump *p)
 		put_signal(p, l->signals[i], l->signalled - l->n_signals + 1 + i);
 }
 
-void pump_put_winsize(struct pump *p)
+static void put_size(struct pump *p, uint32_t rows, uint32_t cols)
 {
-	uint32_t rows, cols;
 	auto_buf struct buf b = BUF_INIT(8);
-	term_size(&rows, &cols);
 	wire_u32(&b, rows);
 	wire_u32(&b, cols);
 	pump_put_frame(p, M_WINSIZE, 0, &b);
+}
+
+void pump_put_winsize(struct pump *p)
+{
+	uint32_t rows, cols;
+	term_size(&rows, &cols);
+	put_size(p, rows, cols);
+}
+
+// A size that is not new signals nothing, so there is another one for a moment.
+void pump_put_redraw(struct pump *p)
+{
+	uint32_t rows, cols;
+	term_size(&rows, &cols);
+	put_size(p, rows + 1, cols);
+	put_size(p, rows, cols);
 }
 
 void pump_put_hello(struct pump *p)

@@ -12,6 +12,7 @@ void pump_take_terminal(struct pump *p)
 	struct err e;
 	if (!p->s->tty || p->exited)
 		return;
+	pump_ask_redraw(p);
 	if (p->s->in < 0 || !isatty(p->s->in) || !term_raw(p->s->in, &e)) // one that is gone will say so when it is read
 		pump_put_winsize(p);
 }

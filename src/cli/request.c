@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/request.h"
+#include "cli/pull.h"
 
 #include "base/jsonw.h"
 #include "base/mem.h"
@@ -267,6 +268,8 @@ int request_check(const struct create_opts *o, struct err *e)
 			return err_set(e, ERR_INVALID, "--label %.100s: must be K=V", *l);
 	if (o->workspace_path && *o->workspace_path != '/')
 		return err_set(e, ERR_INVALID, "--workspace-path %.100s: must be absolute", o->workspace_path);
+	if (o->pull && (!o->image || !strcmp(o->image, "host")))
+		return err_set(e, ERR_INVALID, "--pull needs --image: the name of an image in a registry");
 	if (o->empty && o->repo)
 		return err_set(e, ERR_INVALID, "--empty and --repo exclude each other");
 	if (o->empty && o->pin)
@@ -394,6 +397,8 @@ static int put_create(struct jsonw *w, const struct create_opts *o, const struct
 	put_flags(w, o, exec);
 	if (put_place(w, o, e) || put_mounts(w, o->mounts, e) || put_alternates(w, o->alternates, e))
 		return -1;
+	if (o->volumes)
+		jw_kstrv(w, "volumes", o->volumes);
 	net_put(w, &o->net, r->list);
 	put_env(w, r->env, o->env);
 	put_labels(w, o->labels);
@@ -420,9 +425,15 @@ int request_create(struct buf *b, const struct create_opts *o, const struct exec
 {
 	struct jsonw w = {.b = b};
 	struct known r = {0};
-	if ((registries || net_names_registries(&o->net)) && known_registries(o->image, &r, e))
+	struct create_opts own = *o;
+	auto_json json_t *image = o->pull ? pull_image(&(struct pull_wants){.ref = o->image, .missing = true}, e) : NULL;
+	if (o->pull && !image)
 		return -1;
-	int rc = put_create(&w, o, exec, &r, e);
+	if (image)
+		own.image = json_str(image, "id"); // another pull may give the name to another one
+	if ((registries || net_names_registries(&own.net)) && known_registries(own.image, &r, e))
+		return -1;
+	int rc = put_create(&w, &own, exec, &r, e);
 	known_done(&r);
 	return rc;
 }

@@ -7,8 +7,8 @@
 struct create_opts {
 	const char *name, *repo, *image, *backend, *workspace_path, *min_isolation;
 	const char *from, *context, *ref, *on_expiry;
-	bool empty, root, nested, no_trace, auto_snapshot, pin, no_project, no_setup, wait_setup; // wait_setup: no option
-	char **env, **mounts, **labels, **alternates;
+	bool empty, root, nested, no_trace, auto_snapshot, pin, no_project, no_setup, pull, wait_setup; // wait_setup: no option
+	char **env, **mounts, **volumes, **labels, **alternates;
 	uint64_t cpus, memory, disk, pids, timeout, ttl, idle, lease;
 	struct net_opts net;
 	bool rm, keep, tty, no_tty; // run
@@ -30,7 +30,8 @@ struct create_opts {
 		FLAG(CREATE_AT(auto_snapshot), "auto-snapshot", 0, "take a snapshot before every command"),       \
 		FLAG(CREATE_AT(empty), "empty", 0, "start with an empty workspace"),                              \
 		HINTED(OPT_STR, HINT_IMAGE, CREATE_AT(image), "image", 0, "IMAGE",                                \
-		       "use an imported image (default: this host's system)"),                                    \
+		       "use this image (default: this host's system)"),                                    \
+		FLAG(CREATE_AT(pull), "pull", 0, "fetch the image of --image from its registry, unless it is here"),       \
 		VALUE(OPT_STR, CREATE_AT(backend), "backend", 0, "BACKEND",                                       \
 		      "what makes its cells: native (default), the one there is"),                                \
 		FLAG(CREATE_AT(root), "root", 0, "be root inside, so that packages can be installed"),            \
@@ -39,6 +40,8 @@ struct create_opts {
 		VALUE(OPT_LIST, CREATE_AT(env), "env", 'e', "K=V", "set a variable; K alone takes it from here"), \
 		HINTED(OPT_LIST, HINT_DIR, CREATE_AT(mounts), "mount", 0, "DIR[:PATH][:ro|:rw]",                  \
 		       "show a directory inside (default read-only)"),                                            \
+		HINTED(OPT_LIST, HINT_VOLUME, CREATE_AT(volumes), "volume", 0, "NAME:PATH[:ro|:rw]",              \
+		       "show a volume inside (default writable)"),                                                \
 		NET_ROWS(CREATE_AT(net)),                                                                         \
 		VALUE(OPT_MILLI, CREATE_AT(cpus), "cpus", 0, "N", "limit of processors, such as 1.5"),            \
 		VALUE(OPT_SIZE, CREATE_AT(memory), "memory", 0, "SIZE", "limit of memory (default 4g)"),          \

@@ -361,12 +361,20 @@ static int undo_run(const struct call *c)
 	return out_flush(&b);
 }
 
-static int write_out(const char *file, const struct buf *b, struct err *e)
+// A terminal is shown a patch as `skep diff` shows it; a bundle is nothing to be shown.
+static int write_out(const char *file, const struct buf *b, bool bundle, struct err *e)
 {
-	if (!strcmp(file, "-"))
-		return fs_write_all(STDOUT_FILENO, b->p, b->n, e);
-	auto_fd int fd = fs_open(AT_FDCWD, file, O_WRONLY | O_CREAT | O_TRUNC, 0666, e);
-	return fd < 0 || fs_write_all(fd, b->p, b->n, e) ? -1 : 0;
+	auto_buf struct buf shown = BUF_INIT(5 * b->n + 4096);
+	auto_fd int own = strcmp(file, "-") ? fs_open(AT_FDCWD, file, O_WRONLY | O_CREAT | O_TRUNC, 0666, e) : -1;
+	int fd = strcmp(file, "-") ? own : STDOUT_FILENO;
+	if (fd < 0)
+		return -1;
+	if (!isatty(fd))
+		return fs_write_all(fd, b->p, b->n, e);
+	if (bundle)
+		return err_set(e, ERR_INVALID, "a bundle is not text for a terminal: name a file, or write it to a pipe");
+	show_patch(&shown, b->p, b->n, false);
+	return fs_write_all(fd, shown.p, shown.n, e);
 }
 
 static int tell_branch(const struct buf *answer, const char *branch, struct err *e)
@@ -405,7 +413,7 @@ static int export_run(const struct call *c)
 		review_put_set(&w, &p, NULL);
 		jw_close(&w, '}');
 		rc = review_ask(&a, &p, "export", &body, &r, &e) ||
-		     (o->branch ? tell_branch(&r.body, o->branch, &e) : write_out(o->bundle ? o->bundle : o->export_patch, &r.body, &e));
+		     (o->branch ? tell_branch(&r.body, o->branch, &e) : write_out(o->bundle ? o->bundle : o->export_patch, &r.body, o->bundle, &e));
 	}
 	review_place_done(&p);
 	return rc ? out_fail(c, &e) : 0;

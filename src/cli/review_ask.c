@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/out.h"
+#include "cli/prompt.h"
 #include "cli/term.h"
 #include <regex.h>
 #include <stdlib.h>
@@ -311,6 +312,7 @@ static void ask_all(struct asking *a, const json_t *changes)
 	json_array_foreach(changes, i, c)
 		json_array_foreach(json_object_get(c, "hunks"), k, h) a->v[n++] = (struct item){.change = c, .hunk = h};
 	a->over = !a->n;
+	prompt_begin();
 	while (!a->over) {
 		prompt(a);
 		if (a->over)
@@ -321,6 +323,7 @@ static void ask_all(struct asking *a, const json_t *changes)
 		}
 		act(a, line, sizeof line);
 	}
+	prompt_end();
 }
 
 // --- what was answered ---

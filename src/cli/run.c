@@ -34,15 +34,58 @@ static const struct opt new_opts[] = {
 	OPTS_END,
 };
 
+static void list_names(struct buf *b, char *const *names, uint32_t n)
+{
+	size_t given = strv_len(names);
+	buf_str(b, "  (");
+	for (size_t i = 0; i < given && i < SUMMARY_NAMES; i++) {
+		buf_str(b, i ? ", " : "");
+		out_text(b, names[i]);
+	}
+	buf_str(b, n > SUMMARY_NAMES || given < n ? ", \xe2\x80\xa6)\n" : ")\n");
+}
+
+// The names of one kind, without the letter of the kind.
+static char **extra_names(const struct changes_sum *s, char kind)
+{
+	char **names = NULL;
+	for (char **x = s->extra; x && *x; x++)
+		if (**x == kind)
+			strv_add(&names, *x + 2);
+	return names;
+}
+
+static void list_extra(struct buf *b, const struct changes_sum *s)
+{
+	char **git = extra_names(s, 'G'), **home = extra_names(s, 'H');
+	if (s->git) {
+		buf_fmt(b, "%u item%s only in the sandbox's git repository", s->git, s->git == 1 ? "" : "s");
+		list_names(b, git, s->git);
+	}
+	if (s->outside) {
+		buf_fmt(b, "%u file%s in ", s->outside, s->outside == 1 ? "" : "s");
+		out_text(b, s->home ? s->home : "the home directory");
+		buf_fmt(b, " %s kept with the sandbox", s->outside == 1 ? "is" : "are");
+		list_names(b, home, s->outside);
+	}
+	strv_free(git);
+	strv_free(home);
+}
+
 static void list_changes(struct buf *b, const struct pump_result *r)
 {
-	size_t n = strv_len(r->changes);
-	buf_fmt(b, "%u file%s changed  (", r->n_changes, r->n_changes == 1 ? "" : "s");
-	for (size_t i = 0; i < n && i < SUMMARY_NAMES; i++) {
-		buf_str(b, i ? ", " : "");
-		out_text(b, r->changes[i]);
-	}
-	buf_str(b, r->n_changes > SUMMARY_NAMES || n < r->n_changes ? ", \xe2\x80\xa6)\n" : ")\n");
+	uint32_t beside = r->sum.git + r->sum.outside, files = r->n_changes > beside ? r->n_changes - beside : 0;
+	if (files)
+		buf_fmt(b, "%u file%s changed", files, files == 1 ? "" : "s");
+	else
+		buf_str(b, "no files changed");
+	if (r->sum.ignored)
+		buf_fmt(b, ", %u ignored", r->sum.ignored);
+	if (files)
+		list_names(b, r->changes, files);
+	else
+		buf_byte(b, '\n');
+	list_extra(b, &r->sum);
 }
 
 // For a person: on a terminal, or when asked for. Stdout stays the command's.
@@ -57,10 +100,8 @@ static void summarize(const char *ref, const struct pump_result *r)
 	auto_buf struct buf b = BUF_INIT(64 << 10);
 	if (r->n_changes == CHANGES_UNKNOWN)
 		buf_str(&b, "which files changed is not known: the cell died before it could look\n");
-	else if (r->n_changes)
-		list_changes(&b, r);
 	else
-		buf_str(&b, "no files changed\n");
+		list_changes(&b, r);
 	if (!r->removed)
 		buf_fmt(&b, "kept as %s: skep diff %s shows the changes, skep apply %s takes them, skep rm --force %s discards them\n", ref,
 			ref, ref, ref);

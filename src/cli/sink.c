@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "cli/prompt.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -25,7 +26,7 @@ static int reopen(int fd)
 void sink_open(struct sink *s, int fd)
 {
 	struct stat st = {0};
-	*s = (struct sink){.fd = fd, .own = -1, .how = SINK_PLAIN, .queue = BUF_INIT(QUEUE_MAX)};
+	*s = (struct sink){.fd = fd, .own = -1, .lock = -1, .how = SINK_PLAIN, .queue = BUF_INIT(QUEUE_MAX)};
 	if (fd < 0 || fstat(fd, &st))
 		return;
 	s->dev = st.st_dev;
@@ -35,17 +36,21 @@ void sink_open(struct sink *s, int fd)
 	} else if (S_ISFIFO(st.st_mode) || (S_ISCHR(st.st_mode) && isatty(fd))) {
 		s->own = reopen(fd);
 		s->how = s->own >= 0 ? SINK_NONBLOCK : SINK_SMALL;
+		s->lock = prompt_open(fd);
 	}
 }
 
 void sink_close(struct sink *s)
 {
 	close_fd(&s->own);
+	close_fd(&s->lock);
 	buf_done(&s->queue);
 }
 
 int sink_poll_fd(const struct sink *s)
 {
+	if (!sink_waiting(s) || s->held || s->prompted)
+		return -1;
 	return s->own >= 0 ? s->own : s->fd;
 }
 
@@ -82,17 +87,26 @@ static ssize_t write_some(struct sink *s, const char *p, size_t n)
 static ssize_t write_until_full(struct sink *s, const char *p, size_t n, struct err *e)
 {
 	size_t done = 0;
+	int failed = 0;
+	if (s->held)
+		return 0;
+	s->prompted = !prompt_may_write(s->lock);
+	if (s->prompted)
+		return 0;
 	while (done < n) {
 		ssize_t w = write_some(s, p + done, n - done);
 		if (w < 0 && errno == EINTR)
 			continue;
 		if (w < 0 && errno == EAGAIN)
 			break;
-		if (w < 0)
-			return err_sys(e, "write output");
+		if (w < 0) {
+			failed = err_sys(e, "write output");
+			break;
+		}
 		done += (size_t)w;
 	}
-	return (ssize_t)done;
+	prompt_wrote(s->lock);
+	return failed ? -1 : (ssize_t)done;
 }
 
 int sink_flush(struct sink *s, struct err *e)

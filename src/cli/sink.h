@@ -14,6 +14,9 @@ struct sink {
 	ino_t ino;
 	struct buf queue;
 	size_t at; // bytes of the queue already written
+	bool held; // nothing is written: a question stands (cli/ask.h)
+	int lock;      // for cli/prompt.h; -1 = not a terminal
+	bool prompted; // another process's question stands on this terminal: try again later
 };
 
 void sink_open(struct sink *s, int fd);
@@ -21,5 +24,5 @@ void sink_close(struct sink *s);					       // fd stays
 int sink_put(struct sink *s, const void *p, size_t n, struct err *e) MUST_USE; // e->sys: EPIPE when the reader is gone
 int sink_flush(struct sink *s, struct err *e) MUST_USE;			       // call when poll says writable
 size_t sink_waiting(const struct sink *s);
-int sink_poll_fd(const struct sink *s);
+int sink_poll_fd(const struct sink *s); // -1: nothing is to be written now
 bool sink_is_same(const struct sink *a, const struct sink *b); // the same pipe, file or terminal

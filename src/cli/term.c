@@ -3,6 +3,7 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
+#include "cli/prompt.h"
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -118,6 +119,7 @@ int term_ask_hidden(const char *prompt, struct buf *out, struct err *e)
 	struct termios shown, hidden;
 	if (tcgetattr(STDIN_FILENO, &shown))
 		return err_sys(e, "read the terminal's settings");
+	prompt_begin();
 	hidden = shown;
 	hidden.c_lflag &= ~(tcflag_t)ECHO;
 	got_signal = 0;
@@ -130,6 +132,7 @@ int term_ask_hidden(const char *prompt, struct buf *out, struct err *e)
 	tcsetattr(STDIN_FILENO, TCSADRAIN, &shown);
 	for (size_t i = 0; i < countof(ends); i++)
 		sigaction(ends[i], &before[i], NULL);
+	prompt_end();
 	if (!say("\n") && got_signal)
 		raise(got_signal);
 	return rc;
@@ -139,8 +142,11 @@ bool term_ask_yes(const char *prompt)
 {
 	struct err ignored;
 	auto_buf struct buf line = BUF_INIT(256);
-	if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO) || say(prompt))
+	if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
 		return false;
+	prompt_begin();
 	got_signal = 0;
-	return !read_line(STDIN_FILENO, &line, &ignored) && (!strcmp(buf_cstr(&line), "y") || !strcmp(buf_cstr(&line), "yes"));
+	bool answered = !say(prompt) && !read_line(STDIN_FILENO, &line, &ignored);
+	prompt_end();
+	return answered && (!strcmp(buf_cstr(&line), "y") || !strcmp(buf_cstr(&line), "yes"));
 }

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "cli/api.h"
 #include "cli/out.h"
+#include "cli/prompt.h"
 #include "cli/request.h"
 #include "cli/term.h"
 #include "cli/verbs.h"
@@ -133,6 +134,8 @@ static int look_and_ask(const struct call *c, struct api *a, const char *dir)
 	}
 	if (o->json)
 		return needs_yes(state) && o->yes && agree(a, dir, view, &e) ? out_fail(c, &e) : out_json(view);
+	if (needs_yes(state) && !o->yes)
+		prompt_begin(); // also what is shown must stay readable
 	show(view, &b);
 	if (!strcmp(state, "nothing"))
 		buf_str(&b, "nothing in it needs trust\n");

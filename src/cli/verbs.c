@@ -23,7 +23,8 @@ const struct cmd *const verbs[] = {
 	&cmd_secret_set, &cmd_secret_ls, &cmd_secret_rm, &cmd_trust,
 	&cmd_init, &cmd_mcp, &cmd_wrap,
 	&cmd_preview, &cmd_ssh, &cmd_code, &cmd_serve, &cmd_token_new, &cmd_token_ls, &cmd_token_rm,
-	&cmd_image_ls, &cmd_image_import, &cmd_image_rm,
+	&cmd_image_ls, &cmd_image_pull, &cmd_image_import, &cmd_image_rm,
+	&cmd_volume_create, &cmd_volume_ls, &cmd_volume_rm, &cmd_volume_cp,
 	&cmd_doctor, &cmd_gc, &cmd_completion, &cmd_version, &cmd_help, NULL,
 };
 
@@ -38,7 +39,7 @@ static const struct {
 	{&cmd_policy_show, "What a sandbox may reach and use"},
 	{&cmd_init, "Agents"},
 	{&cmd_preview, "From other programs and places"},
-	{&cmd_image_ls, "Images"},
+	{&cmd_image_ls, "Images and volumes"},
 	{&cmd_doctor, "This machine"},
 };
 

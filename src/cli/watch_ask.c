@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "cli/live.h"
 #include "cli/out.h"
+#include "cli/prompt.h"
 #include "cli/term.h"
 #include <stdlib.h>
 #include <string.h>
@@ -30,19 +31,22 @@ bool watch_ask_quits(void)
 static char ask(const json_t *change, const json_t *hunk)
 {
 	bool colour = term_colour(NULL);
+	prompt_begin();
 	for (;;) {
 		auto_buf struct buf b = BUF_INIT(4 << 20);
 		show_hunk(&b, change, hunk, colour);
 		buf_fmt(&b, "%sApply this change [y,n,x,d,q,?]? %s", colour ? "\033[1;34m" : "", colour ? "\033[m" : "");
-		if (out_flush(&b))
-			return 'q';
-		char key = read_key();
-		if (strchr("ynxdq", key))
+		char key = out_flush(&b) ? 'q' : read_key();
+		if (strchr("ynxdq", key)) {
+			prompt_end();
 			return key;
+		}
 		auto_buf struct buf h = BUF_INIT(4096);
 		buf_str(&h, help);
-		if (out_flush(&h))
+		if (out_flush(&h)) {
+			prompt_end();
 			return 'q';
+		}
 	}
 }
 

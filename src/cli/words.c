@@ -12,14 +12,13 @@ static const struct word verbs_elsewhere[] = {
 	{"list", "ps"},		{"ls", "ps"},	      {"status", "ps"},	      {"stats", "ps"},	      {"inspect", "show"},  {"info", "show"},
 	{"create", "new"},	{"delete", "rm"},     {"remove", "rm"},	      {"destroy", "rm"},      {"prune", "gc"},     {"enter", "shell"},
 	{"connect", "shell"},	{"commit", "snapshot"}, {"checkpoint", "snapshot"}, {"restore", "rollback"}, {"revert", "rollback"}, {"clone", "fork"},
-	{"images", "image ls"}, {"pull", "image import"}, {"load", "image import"}, {"rmi", "image rm"},	      {"allow", "policy set"}, {"port", "preview"},
+	{"images", "image ls"}, {"pull", "image pull"}, {"load", "image import"}, {"rmi", "image rm"},	      {"allow", "policy set"}, {"port", "preview"},
 	{"accept", "apply"},	{"discard", "dismiss"}, {"review", "apply -p"}, {"changes", "diff"},   {"events", "log"},    {"sandbox", "run"},
 };
 
 static const struct word options_elsewhere[] = {
 	{"-i", "nothing: a command of run has the input and the terminal that skep has"},
 	{"-v", "--mount DIR[:PATH][:ro|:rw]"},
-	{"--volume", "--mount DIR[:PATH][:ro|:rw]"},
 	{"--bind", "--mount DIR[:PATH]:rw"},
 	{"--ro-bind", "--mount DIR[:PATH]"},
 	{"-p", "skep preview ID PORT"},

@@ -121,7 +121,7 @@ void blank_sweep(struct engine *g)
 	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
 	struct dirent *ent;
 	while (d && (ent = readdir(d)))
-		if (id_is(ent->d_name) && !box_by_id(g, ent->d_name))
+		if (id_is(ent->d_name) && !box_by_id(g, ent->d_name) && !keep_is_older(g, g->sandboxes, ent->d_name))
 			drop(g, ent->d_name);
 	if (d)
 		closedir(d);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Boxes: found by id, prefix or name; their rows written, together with others; one task at a time.
 #include "engine/base_int.h"
+#include "engine/volume_int.h"
 #include "engine/net_int.h"
 
 #include "base/clock.h"
@@ -66,6 +67,7 @@ struct box *box_add(struct engine *g, struct sandbox *row)
 	struct box *b = xcalloc(1, sizeof *b);
 	b->g = g;
 	b->row = *row;
+	b->unkept = true;
 	*row = (struct sandbox){0};
 	box_events_init(b);
 	b->next = g->boxes;
@@ -91,6 +93,9 @@ void box_drop(struct box *b)
 {
 	struct err e;
 	list_unlink(&b->g->boxes, b, next);
+	if (b->g->backend->ops->forsake)
+		b->g->backend->ops->forsake(b->g->backend, b->row.id);
+	volumes_moved(b);
 	box_tell(b, true);
 	err_set(&e, ERR_NOT_FOUND, "sandbox %s was removed", b->row.id);
 	while (b->queue) {
@@ -140,6 +145,8 @@ static void on_checkpoint(struct timer *t)
 	engine_flush(g);
 	if (store_is_dirty(g->store))
 		store_checkpoint(g->store);
+	if (keep_write(g))
+		engine_wrote(g);
 }
 
 static void on_commit(struct timer *t)
@@ -160,7 +167,7 @@ void engine_wrote(struct engine *g)
 
 void box_save(struct box *b)
 {
-	b->row_dirty = true;
+	b->row_dirty = b->unkept = true;
 	engine_wrote(b->g);
 }
 
@@ -176,6 +183,8 @@ void box_move(struct box *b, enum state to, const char *reason)
 	if (from != to)
 		record_state(b, from);
 	box_save(b);
+	if (from != to)
+		volumes_moved(b);
 	if (from != to)
 		box_tell(b, false);
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The disk budget. What can be made again makes room, least recently used first; what somebody uses, or has written, never
 // does: then a new sandbox is refused instead.
+#include "engine/pull_int.h"
 #include "engine/snap_int.h"
+#include "engine/volume_int.h"
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -77,13 +79,13 @@ static void add_image(void *ctx, const struct image_row *i)
 uint64_t budget_used(struct engine *g)
 {
 	struct err e;
-	uint64_t sum = g->layer_bytes, layer;
+	uint64_t sum = g->layer_bytes + volumes_bytes(g), layer;
 	for (struct derived *d = g->derived; d; d = d->next)
 		if (!size_of(g, d->row.path, &layer)) // else it is among the layers
 			sum += d->row.bytes;
 	if (store_images(g->store, add_image, &sum, &e))
 		log_line(LOG_WARN, "%s", e.msg);
-	return sum;
+	return sum + pulls_bytes(g);
 }
 
 static struct derived *least_used(struct engine *g)
@@ -138,13 +140,14 @@ int budget_check(struct engine *g, struct err *e)
 {
 	if (!g->budget || budget_used(g) < g->budget)
 		return 0;
+	pulls_evict(g);
 	struct derived **list = budget_victims(g, g->budget - 1);
 	evict(g, list);
 	free(list);
 	uint64_t used = budget_used(g);
 	if (used < g->budget)
 		return 0;
-	return err_set(e, ERR_LIMIT, "the disk budget of %llu MiB is used up (%llu MiB by sandboxes, snapshots and images): remove some "
-		       "(skep ps, skep snapshots, skep image ls) or raise disk_budget in config.yaml",
+	return err_set(e, ERR_LIMIT, "the disk budget of %llu MiB is used up (%llu MiB by sandboxes, snapshots, images and volumes): remove some "
+		       "(skep ps, skep snapshots, skep image ls, skep volume ls) or raise disk_budget in config.yaml",
 		       (unsigned long long)(g->budget >> 20), (unsigned long long)(used >> 20));
 }

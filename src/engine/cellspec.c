@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // From rows and requests to what a cell is told.
 #include "engine/net_int.h"
+#include "engine/volume_int.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "workspace/gituser.h"
 #include <stdlib.h>
@@ -22,7 +24,17 @@ static bool is_dir(const char *path)
 
 static void add_mount(struct cell_spec *out, const struct cell_mount *m)
 {
-	out->mounts[out->n_mounts++] = (struct cell_mount){xstrdup(m->src), xstrdup(m->dst), m->writable, m->cache};
+	out->mounts[out->n_mounts++] = (struct cell_mount){xstrdup(m->src), xstrdup(m->dst), m->writable, m->cache, false};
+}
+
+static void add_row_mount(struct box *b, struct cell_spec *out, const struct cell_mount *m)
+{
+	if (m->volume && volume_mount_resolve(b->g, m, &out->mounts[out->n_mounts]))
+		out->n_mounts++;
+	else if (m->volume)
+		log_line(LOG_WARN, "sandbox=%s volume %s was removed: nothing is shown at %s", b->row.id, m->src, m->dst);
+	else if (!m->cache || is_dir(m->src)) // a cache that is gone is missed by nobody
+		add_mount(out, m);
 }
 
 // Tool roots first: what the caller asked for by name may lie below them and wins.
@@ -33,8 +45,7 @@ static void add_mounts(struct box *b, struct cell_spec *out)
 	for (uint32_t i = 0; i < t->n_mounts; i++)
 		add_mount(out, &t->mounts[i]);
 	for (uint32_t i = 0; i < b->row.n_mounts; i++)
-		if (!b->row.mounts[i].cache || is_dir(b->row.mounts[i].src)) // one that is gone is missed by nobody
-			add_mount(out, &b->row.mounts[i]);
+		add_row_mount(b, out, &b->row.mounts[i]);
 	for (char **o = b->row.objects; o && *o; o++) {
 		size_t n = strcspn(*o, "\t");
 		if ((*o)[n])

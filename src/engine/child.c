@@ -19,6 +19,7 @@
 struct child {
 	struct engine *g;
 	void (*ended)(void *ctx, const struct child_end *end);
+	void (*said)(void *ctx, struct buf *out);
 	void *ctx;
 	struct watch pipe, end;
 	struct timer late;
@@ -75,6 +76,8 @@ static void on_output(struct watch *w, uint32_t events)
 	if (n > 0) {
 		c->out.n += (size_t)n;
 		c->out.p[c->out.n] = 0;
+		if (c->said)
+			c->said(c->ctx, &c->out);
 		return;
 	}
 	unwatch(c, w);
@@ -154,7 +157,7 @@ struct child *child_start(struct engine *g, const struct child_spec *s, void (*e
 			  struct err *e)
 {
 	struct child *c = xcalloc(1, sizeof *c);
-	*c = (struct child){.g = g, .ended = ended, .ctx = ctx, .pipe = {.fd = -1, .fn = on_output}, .end = {.fd = -1, .fn = on_end},
+	*c = (struct child){.g = g, .ended = ended, .said = s->said, .ctx = ctx, .pipe = {.fd = -1, .fn = on_output}, .end = {.fd = -1, .fn = on_end},
 			    .late.fn = on_late, .secret = s->secret, .group = s->group, .err_fd = -1, .out = BUF_INIT(s->out_max)};
 	if (spawn(c, s, e)) {
 		if (c->pipe.fd >= 0)

@@ -15,6 +15,7 @@ struct child_spec {
 	const struct buf *in; // its stdin; NULL = none
 	bool group;	     // a process group of its own: child_kill ends what it started, too
 	bool want_err;	     // its stderr is collected too, not logged
+	void (*said)(void *ctx, struct buf *out); // after each piece of stdout; may cut off what it has understood. NULL = none
 };
 struct child_end {
 	int status; // as of waitpid; -1 unknown

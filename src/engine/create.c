@@ -3,6 +3,7 @@
 // command to a warm slot; the caller is answered when the cell says that the command runs.
 #include "engine/base_int.h"
 #include "engine/net_int.h"
+#include "engine/volume_int.h"
 
 #include "base/clock.h"
 #include "base/fault.h"
@@ -48,6 +49,8 @@ void create_done(struct create *c)
 	strv_free(c->env);
 	strv_free(c->labels);
 	strv_free(c->cache_env);
+	strv_free(c->volumes);
+	free(c->volume_viewer);
 	mounts_done(c->mounts, c->n_mounts);
 	net_request_done(&c->net);
 	exec_request_done(&c->exec);
@@ -75,7 +78,7 @@ static int check_labels(char *const *labels, struct err *e)
 	return 0;
 }
 
-static bool may_be_mounted_on(const char *dst)
+bool mount_place_is_fit(const char *dst)
 {
 	static const char *const closed[] = {"/proc", "/sys", "/dev", "/.skep"}; // the last: skep itself writes there
 	for (size_t i = 0; i < countof(closed); i++)
@@ -88,7 +91,7 @@ static int check_mount(struct engine *g, struct cell_mount *m, struct err *e)
 {
 	if (m->src[0] != '/')
 		return err_set(e, ERR_INVALID, "mount: %.200s is not an absolute path", m->src);
-	if (!may_be_mounted_on(m->dst))
+	if (!mount_place_is_fit(m->dst))
 		return err_set(e, ERR_INVALID, "mount: %.200s can not be a place inside", m->dst);
 	char *real = realpath(m->src, NULL);
 	if (!real)
@@ -136,7 +139,7 @@ static int resolve_base(struct engine *g, struct create *c, struct sandbox *row,
 	row->repo = src.base;
 	row->base_dev = src.dev;
 	row->base_ino = src.ino;
-	if (c->workspace_path && (!path_is_clean(c->workspace_path) || !may_be_mounted_on(c->workspace_path)))
+	if (c->workspace_path && (!path_is_clean(c->workspace_path) || !mount_place_is_fit(c->workspace_path)))
 		return err_set(e, ERR_INVALID, "workspace path %.200s can not be used inside", c->workspace_path);
 	row->ws_path = c->workspace_path ? take(&c->workspace_path) : xstrdup(src.base ? src.base : "/workspace");
 	return 0;
@@ -247,7 +250,7 @@ static int make_new(struct engine *g, struct create *c, struct sandbox *row, cha
 static int make_row(struct engine *g, struct create *c, struct sandbox *row, char ***notices, struct err *e)
 {
 	if (budget_read(g, e) || budget_check(g, e) || check_name(g, c->name, e) || env_check(c->env, e) || check_labels(c->labels, e) ||
-	    (c->from ? make_from(g, c, row, e) : make_new(g, c, row, notices, e)) || net_request_check(g, &c->net, e) ||
+	    (c->from ? make_from(g, c, row, e) : make_new(g, c, row, notices, e)) || (!row->url && volumes_apply(g, c, row, e)) || net_request_check(g, &c->net, e) ||
 	    net_request_seal(g, &c->net, e))
 		return -1;
 	if (c->run && !c->has_exec)
@@ -289,8 +292,6 @@ void create_undo(struct task *t, const struct err *why)
 	struct box *b = t->box;
 	struct err e;
 	char **dirs = NULL;
-	if (b->g->backend->ops->forsake)
-		b->g->backend->ops->forsake(b->g->backend, b->row.id);
 	pin_stop(b);
 	if (store_sandbox_drop(b->g->store, b->row.id, &e))
 		log_line(LOG_ERROR, "sandbox=%s %s", b->row.id, e.msg);
@@ -328,7 +329,7 @@ static int settle_later(struct task *t, struct err *e)
 	auto_free char *dir = b->row.tree ? xasprintf("%s/%s", b->g->skep_home, b->row.tree) : NULL;
 	if (!t->later)
 		return 0;
-	if (settle_wishes(b->g, t->later, dir, &b->row, &b->create_notices, e))
+	if (settle_wishes(b->g, t->later, dir, &b->row, &b->create_notices, e) || volumes_apply(b->g, t->later, &b->row, e))
 		return -1;
 	b->row.expires = b->row.ttl_ms ? b->row.created + b->row.ttl_ms : 0;
 	return 0;
@@ -391,13 +392,30 @@ static void find_again(struct box *b, struct create *c, struct done d)
 	create_done(c);
 }
 
+// What its cell will be like, as far as the row says it.
+static bool is_expected(struct engine *g, const struct sandbox *row, struct identity *out)
+{
+	const struct backend_ops *ops = g->backend->ops;
+	auto_free char *image = row->image ? xasprintf("%s/images/%s", g->skep_home, row->image) : NULL;
+	struct cell_spec like = {
+		.profile = row->profile, .nested = row->nested, .trace_off = row->trace_off, .keep_tmp = row->keep_tmp, .strict = row->strict,
+		.base = row->repo, .image = image, .limits = row->limits, .n_base_lowers = row->n_base,
+	};
+	for (char **l = row->lowers; l && *l; l++) {
+		auto_free char *path = xasprintf("%s/%s", g->skep_home, *l);
+		strv_add(&like.lowers, path);
+	}
+	bool yes = ops->expects && ops->expects(g->backend, &like, out);
+	strv_free(like.lowers);
+	return yes;
+}
+
 // Who it will be. A cell may be built already for a sandbox like this one, with an identity of its own: then it is that.
 static int name_it(struct engine *g, const struct create *c, struct sandbox *row, struct err *e)
 {
 	struct identity i;
-	const struct backend_ops *ops = g->backend->ops;
-	bool plain = (c->start || c->has_exec) && !c->from && !row->name && !row->url && !row->image && row->profile == PROFILE_USER;
-	if (!plain || !ops->expects || !ops->expects(g->backend, row->repo, &i)) {
+	bool plain = (c->start || c->has_exec) && !row->name && !row->url;
+	if (!plain || !is_expected(g, row, &i)) {
 		key_make(row->machine_id);
 		return blank_take(g, row->id, e);
 	}

@@ -3,6 +3,9 @@
 #include "engine/review_int.h"
 #include "engine/child.h"
 #include "engine/net_int.h"
+#include "engine/pull_int.h"
+#include "engine/vault_int.h"
+#include "engine/volume_int.h"
 
 #include "base/clock.h"
 #include "base/fs.h"
@@ -31,6 +34,8 @@ static int open_dirs(struct engine *g, struct err *e)
 	return open_dir(g, "layers", &g->layers, e) ||
 			       open_dir(g, "journals", &g->journals, e) || open_dir(g, "images", &g->images, e) ||
 			       fs_mkdirs(g->home_fd, "trees", 0700, e) || fs_mkdirs(g->home_fd, "repos", 0700, e) ||
+			       fs_mkdirs(g->home_fd, "pulls", 0700, e) ||
+			       fs_mkdirs(g->home_fd, "snapshots", 0700, e) ||
 			       open_dir(g, "run/cells", &g->cells, e)
 		       ? -1
 		       : 0;
@@ -69,7 +74,7 @@ static int load_all(struct engine *g, struct err *e)
 {
 	return store_sandboxes(g->store, load, g, e) || sizes_load(g, e) || snaps_load(g, e) || derived_load(g, e) ||
 			       store_nets(g->store, load_net, g, e) || store_projects(g->store, load_project, g, e) || secrets_load(g, e) ||
-			       trust_load(g, e) || tokens_load(g, e)
+			       trust_load(g, e) || tokens_load(g, e) || volumes_load(g, e) || vault_load(g, e)
 		       ? -1
 		       : 0;
 }
@@ -90,10 +95,17 @@ struct engine *engine_new(const struct engine_config *cfg, struct err *e)
 	g->started = clock_unix_ms();
 	g->home_fd = g->sandboxes = g->layers = g->journals = g->images = g->cells = -1;
 	g->has_bash = !access("/bin/bash", X_OK);
-	if (open_dirs(g, e) || load_all(g, e)) {
+	if (open_dirs(g, e)) {
 		engine_free(g);
 		return NULL;
 	}
+	keep_restore(g);
+	if (load_all(g, e)) {
+		engine_free(g);
+		return NULL;
+	}
+	keep_loaded(g);
+	pulls_measure(g);
 	return g;
 }
 
@@ -104,6 +116,9 @@ void engine_free(struct engine *g)
 	timer_clear(g->loop, &g->commit);
 	timer_clear(g->loop, &g->expiry);
 	engine_flush(g);
+	while (g->store && keep_write(g)) // all of them
+		;
+	timer_clear(g->loop, &g->backup);
 	blank_done(g);
 	sync_free(g);
 	while (g->boxes) {
@@ -123,10 +138,13 @@ void engine_free(struct engine *g)
 	made_free(g);
 	setup_free(g);
 	base_free(g);
+	pulls_free(g);
 	secrets_free(g);
 	trust_free(g);
 	caches_forget(g);
 	tokens_free(g);
+	volumes_free(g);
+	vault_free(g);
 	for (size_t i = 0; i < countof(fds); i++)
 		close_fd(fds[i]);
 	tools_cache_free(g->tools);

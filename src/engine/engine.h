@@ -76,6 +76,8 @@ struct create {
 	enum profile profile;
 	char **env, **labels, **git_env;
 	char **alternates; // directories that the repository may borrow objects from
+	char **volumes; // NAME:/path[:ro|:rw]
+	char *volume_viewer; // whose they are: engine/volume.h
 	char **cache_env; // of workspace/caches.h's variables those that are set
 	struct cell_mount *mounts;
 	uint32_t n_mounts;
@@ -162,6 +164,30 @@ int engine_images(struct engine *g, void (*each)(void *ctx, const struct image_r
 		  struct err *e) MUST_USE;
 void engine_image_import(struct engine *g, const char *source, const char *name, struct done d);
 void engine_image_remove(struct engine *g, const char *id, struct done d);
+
+// An image by its name in a registry. A second pull of a reference joins the first.
+struct pull_wish {
+	const char *ref;	     // as in model/imageref.h
+	const char *name;	     // NULL = none
+	const char *secret;	     // a sealed secret bound to the registry's host; NULL = none
+	const char *user, *password; // a login of the request itself; NULL = none
+	bool docker_logins;	     // those of the daemon's user count
+	bool missing;		     // an image that is here under this name, id or reference is taken as it is
+};
+struct pull_progress {
+	uint64_t bytes, total; // of layers; total 0 = not known yet
+	uint32_t layers, layers_done;
+	bool importing; // all of it is here and being unpacked
+};
+struct pull_watch {
+	void (*progress)(void *ctx, const struct pull_progress *p);
+	void *ctx;
+};
+struct pull_client;
+// d as with every operation. watch may be NULL. Returns NULL when d was called already.
+struct pull_client *engine_image_pull(struct engine *g, const struct pull_wish *w, const struct pull_watch *watch, struct done d);
+void engine_image_pull_leave(struct pull_client *c); // no progress any more; the last one to leave ends the pull. d follows
+bool engine_image_is_pulled(const struct engine *g, const char *name); // under that name, just now
 
 // --- layers ---
 // A moment of a sandbox: its processes are ended if there are none but pid 1, else frozen for a copy.

@@ -14,7 +14,8 @@
 //   snap_int.h stacks of layers: layers.c seal.c snapshot.c fork.c step.c derived.c sizes.c budget.c
 //   review_int.h review: review.c review_words.c export.c; heritage_int.h  what forks inherit of it
 //   base_int.h what it stands on: base.c made.c setup.c pin.c
-//   net_int.h what it may reach: policy.c net_request.c header.c net.c secret.c project.c trust.c ca.c ask.c
+//   volume_int.h directories beside them: volume.c
+//   net_int.h what it may reach: policy.c net_request.c header.c net.c secret.c vault.c project.c trust.c ca.c ask.c
 #pragma once
 #include "base/loop.h"
 #include "engine/access.h"
@@ -94,6 +95,8 @@ struct box {
 	struct pin_wait *pin_waits;
 	bool freezing, compacting; // by a snapshot; of its layers
 	bool row_dirty, cell_dirty; // to be written with the next commit
+	bool unkept;   // keep.c: its record may be older than its rows
+	uint64_t kept; // which record lies beside it; 0 = not known
 	unsigned ended; // execs ended since the rows were trimmed
 	struct task *holder, *queue, *floating;
 	struct late *late, *sent; // sent: to its cell, which has not said yet that they are written
@@ -119,6 +122,7 @@ struct box {
 #define LENT_MAX 128 // with the backend
 
 struct import;
+struct pull;
 struct engine {
 	char *skep_home, *home, *home2, *owner, *image_program;
 	struct source_rules rules;
@@ -129,12 +133,17 @@ struct engine {
 	int home_fd, sandboxes, layers, journals, images, cells; // directories
 	struct box *boxes; // newest first
 	struct import *imports;
-	struct timer checkpoint, commit, blank, expiry, size, sync;
+	struct pull *pulls; // pull.c
+	uint64_t pulls_kept; // bytes of those that wait to be continued
+	struct timer checkpoint, commit, blank, expiry, size, sync, backup;
+	bool snaps_unsynced; // records of snapshots
 	struct seal *seal; // NULL until something was sealed
 	struct secret_row *secrets;
 	size_t n_secrets;
 	struct trust_row *trusts;
 	size_t n_trusts;
+	struct volumes *volumes; // volume.c
+	struct vault *vault;	 // vault.c
 	struct token_row *tokens; // token.c
 	size_t n_tokens;
 	char **answers; // rules
@@ -278,6 +287,14 @@ void record_settle(struct box *b, struct settled *out);
 void box_tell(const struct box *b, bool gone); // note.c: who listens
 
 // sync.c
+// keep.c: records of rows beside what they are about, and the backup of state.db
+void keep_restore(struct engine *g); // before the rows are loaded
+void keep_loaded(struct engine *g);
+void keep_mark(struct engine *g, const char *id); // the rows of this sandbox changed
+bool keep_write(struct engine *g);		  // true: there is more
+// State.db was lost, and this was there before: a row that is lost may have named it.
+bool keep_is_older(const struct engine *g, int dir, const char *name);
+void keep_snap_gone(struct engine *g, const char *id);
 void sync_journal(struct engine *g, const char *dir); // "sandboxes/ID" or "journals/ID" was written to
 void sync_tree(struct engine *g, const char *path);    // "trees/ID": something durable stands on it
 void sync_wrote(struct engine *g);		       // rows were

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define FORKS_PREPARED 2
+
 // Rules and names of secrets as they are now, never as they were: a fork may not reach more than its origin may.
 static void copy_net(struct sandbox *s, const struct sandbox *from)
 {
@@ -121,6 +123,18 @@ static void note(struct box *from, struct box *b, const struct snapshot *n)
 	record_created(b);
 }
 
+// The first of them is mostly used at once.
+static void fork_prepare(struct task *t)
+{
+	struct backend *be = t->box->g->backend;
+	for (uint32_t i = 0; i < t->count && i < FORKS_PREPARED && be->ops->prepare; i++) {
+		struct cell_spec spec;
+		cellspec_make(t->forks[i], t, false, &spec);
+		be->ops->prepare(be, &spec);
+		cell_spec_done(&spec);
+	}
+}
+
 static void on_sealed(struct task *t, const struct err *e)
 {
 	struct box *b = t->box;
@@ -148,6 +162,7 @@ static void on_sealed(struct task *t, const struct err *e)
 	expiry_arm(b->g);
 	if (failed)
 		t->count = 0;
+	fork_prepare(t);
 	task_end(t, failed ? &why : NULL);
 }
 

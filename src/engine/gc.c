@@ -6,6 +6,7 @@
 #include "engine/heritage_int.h"
 #include "engine/image_int.h"
 #include "engine/net_int.h"
+#include "engine/pull_int.h"
 #include "engine/snap_int.h"
 
 #include "base/clock.h"
@@ -25,7 +26,7 @@
 #define UNFINISHED_MS (24ULL * 3600 * 1000) // work that takes longer is not under way any more
 #define DERIVED_KEPT_MS (30ULL * 86400 * 1000)
 
-enum how { HOW_TREE, HOW_FILE, HOW_ROW, HOW_SNAPSHOT, HOW_DERIVED };
+enum how { HOW_LEFT, HOW_TREE, HOW_FILE, HOW_ROW, HOW_SNAPSHOT, HOW_DERIVED };
 
 struct gc {
 	struct engine *g;
@@ -70,6 +71,14 @@ static void each_name(int dirfd, struct gc *c, void (*fn)(struct gc *c, const ch
 		closedir(d);
 }
 
+static void add_unknown(struct gc *c, int dir, const char *name, const char *path, const char *why)
+{
+	if (keep_is_older(c->g, dir, name))
+		add(c, HOW_LEFT, path, "older than state.db, which was lost: stays until you remove it yourself");
+	else
+		add(c, HOW_TREE, path, why);
+}
+
 // A cell renames its layer to .ending-ID and empties it when nothing has it mounted any more. One that is still there
 // a while later lost its cell.
 static bool is_older(int dir, const char *name, uint64_t ms)
@@ -98,7 +107,7 @@ static void look_layer(struct gc *c, const char *name)
 	else if (is_unfinished(c->g, c->g->layers, name))
 		add(c, HOW_TREE, path, "a copy or merge that did not end");
 	else if (id_is(name) && name[0] == 'l' && !layer_is_awaited(c->g, name))
-		add(c, HOW_TREE, path, "no sandbox or snapshot uses it");
+		add_unknown(c, c->g->layers, name, path, "no sandbox or snapshot uses it");
 }
 
 static void look_sandbox(struct gc *c, const char *name)
@@ -106,7 +115,7 @@ static void look_sandbox(struct gc *c, const char *name)
 	if (box_by_id(c->g, name) || blank_is(c->g, name))
 		return;
 	auto_free char *path = xasprintf("sandboxes/%s", name);
-	add(c, HOW_TREE, path, "no sandbox with this id");
+	add_unknown(c, c->g->sandboxes, name, path, "no sandbox with this id");
 }
 
 static void mark(void *ctx, const struct image_row *i)
@@ -138,7 +147,31 @@ static void look_image(struct gc *c, const char *name)
 	if (keep)
 		return;
 	auto_free char *path = xasprintf("images/%s", name);
-	add(c, HOW_TREE, path, str_has_suffix(name, ".partial") ? "an import that did not end" : "no image with this id");
+	if (str_has_suffix(name, ".partial"))
+		add(c, HOW_TREE, path, "an import that did not end");
+	else
+		add_unknown(c, c->g->images, name, path, "no image with this id");
+}
+
+static void look_pulls(struct gc *c, bool dry_run)
+{
+	int fd = openat(c->g->home_fd, "pulls", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+	char **names = NULL;
+	struct dirent *ent;
+	while (d && (ent = readdir(d)))
+		if (strcmp(ent->d_name, ".") && strcmp(ent->d_name, ".."))
+			strv_add(&names, ent->d_name);
+	if (d)
+		closedir(d);
+	for (char **n = names; n && *n; n++) {
+		auto_free char *path = NULL;
+		const char *why = pulls_forgotten(c->g, *n, dry_run, &path);
+		if (why)
+			add(c, HOW_TREE, path, why);
+	}
+	strv_free(names);
+	pulls_measure(c->g);
 }
 
 static void look_socket(struct gc *c, const char *name)
@@ -188,6 +221,21 @@ static void look_dir(struct gc *c, const char *dir)
 		else if (!str_has_suffix(ent->d_name, ".partial") && is_older(fd, ent->d_name, DERIVED_KEPT_MS) &&
 			 !derived_is_used(c->g, path))
 			add(c, HOW_TREE, path, "nothing knows it");
+	}
+	if (d)
+		closedir(d);
+}
+
+// A volume never goes by itself: only what is left of one that was removed.
+static void look_volumes(struct gc *c)
+{
+	int fd = openat(c->g->home_fd, "volumes", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+	struct dirent *ent;
+	while (d && (ent = readdir(d))) {
+		auto_free char *path = xasprintf("volumes/%s", ent->d_name);
+		if (str_has_prefix(ent->d_name, ".gone-"))
+			add(c, HOW_TREE, path, "its volume was removed");
 	}
 	if (d)
 		closedir(d);
@@ -317,6 +365,8 @@ static void on_removed(void *ctx, const struct err *e)
 static bool forget(struct gc *c, size_t i)
 {
 	switch (c->how[i]) {
+	case HOW_LEFT:
+		break;
 	case HOW_TREE:
 		return true;
 	case HOW_DERIVED:
@@ -373,6 +423,8 @@ void engine_gc(struct engine *g, bool dry_run, struct gc_done d)
 	each_name(g->journals, c, look_journal);
 	look_dir(c, "trees");
 	look_dir(c, "repos");
+	look_pulls(c, dry_run);
+	look_volumes(c);
 	for (struct box *b = g->boxes; b && !dry_run; b = b->next)
 		b->expired = false; // those that were kept may be clean by now
 	expiry_arm(g);

@@ -3,6 +3,7 @@
 // them and they go with it; a fork has them too. To the gate each is a secret with the place set:HEADER. A line is
 // "[*.]HOST[:PORT]\tHEADER\tVALUE" as it comes (443 without a port), and has hex of the sealed value in its last field as it is kept.
 #include "engine/net_int.h"
+#include "engine/vault_int.h"
 
 #include "base/mem.h"
 #include "base/seal.h"
@@ -125,7 +126,9 @@ int header_value(struct engine *g, char *const *lines, const char *name, struct 
 		buf_byte(&sealed, (char)(high << 4 | low));
 	}
 	const struct seal *key = engine_seal(g, e);
-	return !key || seal_unlock(key, as, sealed.p, sealed.n, out, e) ? err_wrap(e, "header %.*s", (int)l.header.n, l.header.p) : 0;
+	if (!key || seal_unlock(key, as, sealed.p, sealed.n, out, e) || vault_expand(g, out, e))
+		return err_wrap(e, "header %.*s", (int)l.header.n, l.header.p);
+	return 0;
 }
 
 char **headers_names(char *const *lines)

@@ -191,6 +191,8 @@ static void on_merged_synced(void *ctx, const struct err *e, const struct layer_
 		give_up(c, e);
 		return;
 	}
+	if (b)
+		b->unkept = true;
 	if (b && replace_tail(&b->row, c) && store_sandbox_stack(g->store, &b->row, &se))
 		log_line(LOG_ERROR, "sandbox=%s %s", c->sandbox, se.msg); // memory is right until the next start: the old ones stay
 	engine_wrote(g);

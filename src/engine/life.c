@@ -91,6 +91,7 @@ static int begin_cell(struct task *t, bool maintenance, struct err *e)
 	b->cell_dirty = false;
 	if (store_cell_set(b->g->store, &b->cell_row, e) || store_flush(b->g->store, e))
 		return -1;
+	b->unkept = true;
 	engine_wrote(b->g);
 	net_start_cell(b, t, maintenance);
 	return 0;

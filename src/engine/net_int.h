@@ -100,6 +100,8 @@ int budget_read(struct engine *g, struct err *e) MUST_USE; // g->budget as the f
 int config_apply(struct engine *g, struct create *c, const struct project *p, bool trusted, struct err *e) MUST_USE;
 int config_caches(struct engine *g, bool *on, struct err *e) MUST_USE; // package caches are shown
 int config_git_user(struct engine *g, bool *on, struct err *e) MUST_USE; // who commits is told inside
+// The site's, else the user's. Borrowed until the files are read again; NULL = none.
+int config_images(struct engine *g, char *const **mirrors, char *const **insecure, const char **ca_file, struct err *e) MUST_USE;
 int config_gate(struct engine *g, struct cell_net *n, struct err *e) MUST_USE; // its resolver and ca_file
 int trust_load(struct engine *g, struct err *e) MUST_USE;
 void trust_free(struct engine *g);

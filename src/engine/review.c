@@ -427,7 +427,7 @@ static void export_begin(struct review *r, struct box *b)
 {
 	struct exec_request x = {0};
 	r->ref = export_ref();
-	export_command(&x, r->ref, head_of(&b->row), base_commit(&b->row), r->want.subject);
+	export_command(&x, r->ref, head_of(&b->row), base_commit(&b->row), r->want.subject, r->want.bundle);
 	engine_exec(r->g, r->box, &x, (struct done){on_bundling, r});
 }
 

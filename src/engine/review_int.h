@@ -11,7 +11,7 @@ void pin_wait(struct box *b, void (*then)(void *ctx, const struct err *e), void 
 
 // export.c: what writes a bundle inside the cell
 char *export_ref(void); // a name for the ref in it, owned
-void export_command(struct exec_request *x, const char *ref, const char *head, const char *base, const char *message);
+void export_command(struct exec_request *x, const char *ref, const char *head, const char *base, const char *message, bool all);
 
 struct review_limits {
 	uint64_t bytes, seconds, free; // contents that are copied; time; disk that is left free

@@ -214,6 +214,7 @@ static struct snapshot describe(const struct sealing *s)
 static int store_both(struct engine *g, const struct snapshot *n, const struct sandbox *row, struct err *e)
 {
 	struct store *s = g->store;
+	keep_mark(g, row->id);
 	engine_wrote(g);
 	if (store_begin(s, e))
 		return -1;

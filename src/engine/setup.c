@@ -160,6 +160,7 @@ static int hand_over(struct setup_run *r, struct box *b, struct derived_row *row
 		return -1;
 	}
 	id_make('l', b->row.layer);
+	b->unkept = true;
 	if (!store_sandbox_stack(g->store, &b->row, e))
 		d = derived_add(g, row, e);
 	else

@@ -16,6 +16,7 @@ struct derived {
 
 struct snap {
 	struct snapshot row;
+	bool kept; // its record lies in snapshots/
 	struct snap *next; // of g->snaps: newest first
 };
 

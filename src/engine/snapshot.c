@@ -88,6 +88,7 @@ int snap_drop(struct engine *g, struct snap *n, struct err *e)
 	step_forget(g, n);
 	if (store_snapshot_drop(g->store, n->row.id, e))
 		return -1;
+	keep_snap_gone(g, n->row.id);
 	engine_wrote(g);
 	list_unlink(&g->snaps, n, next);
 	char of[ID_SIZE];
@@ -227,6 +228,7 @@ static int go_back(struct box *b, const struct snap *n, struct err *e)
 		return err_wrap(e, "snapshot %s can not be used", n->row.id);
 	if (restored(b->g, &b->row, &n->row, &next, e))
 		return -1;
+	b->unkept = true;
 	engine_wrote(b->g);
 	if (store_restored(b->g->store, &next, e)) {
 		free_restored(&next);

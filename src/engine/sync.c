@@ -26,6 +26,7 @@ struct sync_wait {
 // What one child has been asked for.
 struct sync_round {
 	char **trees, **dirs;
+	bool snaps; // records of snapshots
 	struct sync_wait *waits;
 };
 
@@ -81,7 +82,7 @@ static void look_at_cells(struct engine *g)
 	}
 }
 
-static struct buf make_list(char *const *trees, char *const *dirs)
+static struct buf make_list(char *const *trees, char *const *dirs, bool snaps)
 {
 	struct buf list = BUF_INIT(LIST_MAX_BYTES);
 	for (char *const *t = trees; t && *t; t++)
@@ -94,6 +95,9 @@ static struct buf make_list(char *const *trees, char *const *dirs)
 	durable_add(&list, DURABLE_DIR, "journals");
 	durable_add(&list, DURABLE_FILE, "state.db");
 	durable_add(&list, DURABLE_FILE, "state.db-wal");
+	durable_add(&list, DURABLE_FILE, "state.db.backup");
+	if (snaps)
+		durable_add(&list, DURABLE_FILES, "snapshots");
 	durable_add(&list, DURABLE_DIR, ".");
 	return list;
 }
@@ -141,7 +145,7 @@ static void on_synced(void *ctx, const struct child_end *end)
 
 static int start(struct engine *g, const struct sync_round *r, struct err *e)
 {
-	auto_buf struct buf list = make_list(r->trees, r->dirs);
+	auto_buf struct buf list = make_list(r->trees, r->dirs, r->snaps);
 	char a0[] = "skep-cell", a1[] = "--sync", *argv[] = {a0, a1, g->skep_home, NULL};
 	struct child_spec spec = {.program = "skep-cell", .argv = argv, .in = &list, .out_max = 4096};
 	if (list.overflow)
@@ -162,6 +166,8 @@ static void begin(struct engine *g)
 	r->dirs = take(&g->unsynced);
 	r->waits = take(&g->sync_waits);
 	g->rows_unsynced = false;
+	r->snaps = g->snaps_unsynced;
+	g->snaps_unsynced = false;
 	g->sync_round = r;
 	if (!flushed || start(g, r, &e))
 		end_round(g, &e);
@@ -205,7 +211,7 @@ void sync_free(struct engine *g)
 	for (char **d = r ? r->dirs : NULL; d && *d; d++)
 		if (!has(g->unsynced, *d))
 			strv_add(&g->unsynced, *d);
-	auto_buf struct buf list = make_list(NULL, g->unsynced); // whose trees were open says so: it is not durable yet
+	auto_buf struct buf list = make_list(NULL, g->unsynced, true); // whose trees were open says so: it is not durable yet
 	if ((g->unsynced || g->rows_unsynced || r) && g->home_fd >= 0 && durable_sync(g->home_fd, &list, &e))
 		log_line(LOG_ERROR, "what was written last may not survive a power cut: %s", e.msg);
 	if (r) {

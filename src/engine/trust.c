@@ -104,6 +104,26 @@ int config_gate(struct engine *g, struct cell_net *n, struct err *e)
 	return 0;
 }
 
+int config_images(struct engine *g, char *const **mirrors, char *const **insecure, const char **ca_file, struct err *e)
+{
+	const struct config *site, *user;
+	if (config_of(g, SITE, &site, e) || config_of(g, USER, &user, e))
+		return -1;
+	const struct config *both[] = {user, site};
+	*mirrors = *insecure = NULL;
+	*ca_file = NULL;
+	for (size_t i = 0; i < countof(both); i++) {
+		const struct config *c = both[i];
+		if (c && c->image_mirrors)
+			*mirrors = c->image_mirrors;
+		if (c && c->image_insecure)
+			*insecure = c->image_insecure;
+		if (c && c->ca_file)
+			*ca_file = c->ca_file;
+	}
+	return 0;
+}
+
 int config_caches(struct engine *g, bool *on, struct err *e)
 {
 	const struct config *site, *user;

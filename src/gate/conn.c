@@ -208,7 +208,13 @@ void conn_refuse(struct conn *c, const char *what, const char *why)
 
 static void on_pass_end(struct conn *c, const char *error)
 {
-	if (c->own->what) // it would not wait for the refusal
+	struct conn_own *o = c->own;
+	if (!o->what && o->scan.state == SCAN_REQUEST) {
+		o->what = "connect";
+		o->why = xstrdup("an HTTP request whose first line is malformed");
+		o->verdict = VERDICT_DENY;
+	}
+	if (o->what) // it would not wait for the refusal
 		refuse_now(c);
 	else
 		conn_end_error(c, error);

@@ -2,6 +2,7 @@
 // conn.c and head.c: what the gate knows of a connection that opened ones do not.
 #pragma once
 #include "gate/gate_int.h"
+#include "gate/hello.h"
 #include "gate/ssh_seen.h"
 
 // An event that waits for the name of its command.
@@ -17,6 +18,7 @@ struct conn_own {
 	struct judging judging;
 	struct dialing dialing;
 	struct buf head;
+	struct request_scan scan; // of a client that speaks neither TLS nor HTTP
 	struct ssh_seen *ssh; // NULL: no key is bound to its host
 	struct timer timer;	 // for the head, or until the host may speak first; then for M_WHO's answer
 	struct held_event *held; // the oldest first

@@ -187,15 +187,21 @@ static bool is_passable(const struct head *req)
 }
 
 // Where rules look at method and path, nothing else in the request may say another one.
+static void deny_override(struct exchange *x, const char *other)
+{
+	auto_free char *why = xasprintf("%s may say another method or path than the one that is judged", other);
+	gate_denied(x->o->g, x->o->c, "request", why, NULL);
+}
+
 static bool is_what_it_says(struct exchange *x)
 {
 	struct conn *c = x->o->c;
-	const char *other = head_override(&x->req, policy_looks_at(&c->g->policy, &c->host, c->port));
-	if (!other)
-		return true;
-	auto_free char *why = xasprintf("%s may say another method or path than the one that is judged", other);
-	gate_denied(x->o->g, c, "request", why, NULL);
-	return false;
+	struct looked_at counts = policy_looks_at(&c->g->policy, &c->host, c->port);
+	const char *other = head_override(&x->req, counts);
+	form_scan_begin(&x->form, &x->req, counts);
+	if (other)
+		deny_override(x, other);
+	return !other;
 }
 
 void exchange_begin(struct exchange *x, const char *authority)
@@ -250,6 +256,11 @@ bool exchange_up(struct exchange *x, const char *p, size_t n)
 {
 	struct swap s = opened_swap(x->o);
 	x->up += n;
+	if (form_scan_add(&x->form, p, n)) {
+		deny_override(x, "a field of the form");
+		x->refused = REFUSE_POLICY;
+		return false;
+	}
 	return !found_stray(x, x->searching ? swap_search_add(&s, &x->search, p, n) : NULL);
 }
 

@@ -2,7 +2,6 @@
 #include "gate/fields.h"
 
 #include "base/mem.h"
-#include "gate/credential.h"
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -85,15 +84,6 @@ void head_value(struct field *f, const char *p, size_t n, bool ours)
 	f->ours = ours;
 }
 
-// CGI and its heirs do not tell '-' from '_'.
-static bool is_alike(const char *a, const char *b)
-{
-	for (; *a && *b; a++, b++)
-		if (*a != *b && (*a | 32) != (*b | 32) && !(strchr("-_", *a) && strchr("-_", *b)))
-			return false;
-	return *a == *b;
-}
-
 bool query_next(struct str *rest, struct str *pair)
 {
 	size_t n = 0;
@@ -110,32 +100,6 @@ struct str query_key(struct str pair)
 {
 	const char *equals = memchr(pair.p, '=', pair.n);
 	return (struct str){pair.p, equals ? (size_t)(equals - pair.p) : pair.n};
-}
-
-static const char *query_override(const char *path)
-{
-	struct str rest = str_of(path), pair;
-	str_next(&rest, '?', &pair);
-	while (query_next(&rest, &pair))
-		if (credential_key_is(query_key(pair), "_method"))
-			return "_method";
-	return NULL;
-}
-
-const char *head_override(const struct head *h, struct looked_at counts)
-{
-	static const struct {
-		const char *name;
-		bool path; // else the method
-	} known[] = {
-		{"X-HTTP-Method-Override", false}, {"X-HTTP-Method", false}, {"X-Method-Override", false},
-		{"X-Original-URL", true},	   {"X-Rewrite-URL", true},
-	};
-	for (size_t i = 0; i < h->n; i++)
-		for (size_t k = 0; k < countof(known); k++)
-			if ((known[k].path ? counts.path : counts.method) && is_alike(h->f[i].name, known[k].name))
-				return known[k].name;
-	return counts.method ? query_override(h->path) : NULL;
 }
 
 // What Connection may not take away: naming them there is how one server is made to read another request than the next.

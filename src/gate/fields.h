@@ -28,9 +28,6 @@ void head_drop(struct head *h, const char *name);			    // every field of that n
 void head_drop_at(struct head *h, size_t i);
 void head_value(struct field *f, const char *p, size_t n, bool ours); // replaces the value
 
-// The name of what some servers obey instead of the request line's method or path, as far as those count; NULL = none.
-const char *head_override(const struct head *h, struct looked_at counts);
-
 // The pairs of a query, one after the other: rest is what stands behind the '?'. Some servers also part them at ';'. The mark
 // before a pair is pair->p[-1].
 bool query_next(struct str *rest, struct str *pair);

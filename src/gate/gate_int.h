@@ -33,7 +33,11 @@ void pass_listen(struct pass *p, bool on); // held: wait for the client's bytes,
 void pass_release(struct pass *p, const void *first, size_t n); // flow: first these bytes (copied), then all others
 void pass_upstream(struct pass *p, int fd);			// takes fd
 int pass_take_client(struct pass *p);				// the caller's now; then pass_free
-// Before pass_upstream: what comes from there is shown first, until fn says that it has seen enough.
-void pass_tap(struct pass *p, bool (*fn)(struct conn *c, const void *bytes, size_t n));
+// Before pass_upstream: what comes from there is shown first, until fn says that it has seen enough. PASS_STOP ends the
+// connection before these bytes are passed on.
+enum pass_seen { PASS_ENOUGH, PASS_MORE, PASS_STOP };
+void pass_tap(struct pass *p, enum pass_seen (*fn)(struct conn *c, const void *bytes, size_t n));
+// The same for what the client sends, behind what pass_release gets.
+void pass_tap_client(struct pass *p, enum pass_seen (*fn)(struct conn *c, const void *bytes, size_t n));
 enum pass_close { PASS_CLOSE, PASS_RESET };
 void pass_free(struct pass *p, enum pass_close how);

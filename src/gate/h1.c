@@ -120,7 +120,7 @@ static void feed_request(struct h1 *h, const char *p, size_t n)
 		return;
 	}
 	if (body.n && !exchange_up(&h->x, body.p, body.n)) {
-		refuse(h, REFUSE_SECRET);
+		refuse(h, h->x.refused);
 		return;
 	}
 	h1_put_body(h->up.kind, body.p, body.n, &out);

@@ -240,7 +240,7 @@ static void got_body(struct h2_stream *s, const char *p, size_t n)
 	}
 	s->up.owed += n;
 	if (!exchange_up(&s->x, p, n)) {
-		h2_refuse(s, REFUSE_SECRET);
+		h2_refuse(s, s->x.refused);
 		return;
 	}
 	buf_add(&s->up.bytes, p, n);

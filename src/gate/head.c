@@ -7,9 +7,15 @@
 #include <errno.h>
 #include <string.h>
 
-static bool on_server(struct conn *c, const void *p, size_t n)
+static enum pass_seen on_server(struct conn *c, const void *p, size_t n)
 {
-	return ssh_seen_feed(c->own->ssh, p, n);
+	return ssh_seen_feed(c->own->ssh, p, n) ? PASS_MORE : PASS_ENOUGH;
+}
+
+static enum pass_seen on_client_line(struct conn *c, const void *p, size_t n)
+{
+	static const enum pass_seen seen[] = {[SCAN_MORE] = PASS_MORE, [SCAN_REQUEST] = PASS_STOP, [SCAN_OVER] = PASS_ENOUGH};
+	return seen[request_scan_feed(&c->own->scan, p, n)];
 }
 
 static void on_dialed(struct dialing *d, int fd, const struct err *e)
@@ -46,6 +52,21 @@ static void pass_through(struct conn *c)
 	auto_buf struct buf head = o->head;
 	o->head = BUF_INIT(0);
 	pass_release(o->pass, head.p, head.n);
+}
+
+static void hand_over(struct conn *c, bool tls);
+
+// Neither TLS nor HTTP as far as it came. A line that a server may still take for a request is not passed on whole.
+static void pass_other(struct conn *c)
+{
+	enum request_scan_state s = request_scan_feed(&c->own->scan, c->own->head.p, c->own->head.n);
+	if (s == SCAN_REQUEST) {
+		hand_over(c, false); // the request's answer says what is wrong with it
+		return;
+	}
+	if (s == SCAN_MORE)
+		pass_tap_client(c->own->pass, on_client_line);
+	pass_through(c);
 }
 
 static void hand_over(struct conn *c, bool tls)
@@ -124,7 +145,7 @@ static void look_at_other(struct conn *c)
 	else if (policy_opens(&c->g->policy, &c->host, c->port))
 		conn_refuse(c, "connect", "a rule wants this connection opened, and it is neither TLS nor HTTP");
 	else
-		pass_through(c);
+		pass_other(c);
 }
 
 static void look(struct conn *c)
@@ -164,7 +185,7 @@ void head_read(struct conn *c)
 		o->head.n += (size_t)n;
 		look(c);
 	} else if (n == 0 && !c->tls && !waits_for_head(c)) {
-		pass_through(c); // what there is, then the end
+		pass_other(c); // what there is, then the end
 	} else {
 		conn_end_error(c, n ? strerror(errno) : o->head.n ? "ended inside its first request" : NULL);
 	}

@@ -106,6 +106,59 @@ enum sniff hello_sniff(const void *data, size_t n)
 	return sniff_line(p, n);
 }
 
+static bool is_blank(uint8_t c)
+{
+	return c <= ' ' || c >= 0x7f;
+}
+
+// METHOD, blanks, and the begin of a target: a path, *, or a scheme. Without a version it is a request of HTTP/0.9.
+static bool is_versionless(const char *p, size_t n)
+{
+	static const char *const methods[] = {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT"};
+	for (size_t i = 0; i < countof(methods); i++) {
+		size_t at = strlen(methods[i]);
+		if (n <= at || memcmp(p, methods[i], at) || !is_blank((uint8_t)p[at]))
+			continue;
+		while (at < n && is_blank((uint8_t)p[at]))
+			at++;
+		if (at == n)
+			return n == REQUEST_START; // nothing but blanks: loosely read servers skip them
+		return p[at] == '/' || p[at] == '*' || memmem(p + at, n - at, "://", 3);
+	}
+	return false;
+}
+
+// "HTTP/" in any case; blanks before the slash are skipped.
+static unsigned version_match(unsigned matched, uint8_t c)
+{
+	static const char word[] = "HTTP/";
+	if (matched == 4 && is_blank(c))
+		return matched;
+	if ((c & 0xdf) == (word[matched] & 0xdf) && (matched < 4 || c == '/'))
+		return matched + 1;
+	return (c | 32) == 'h' ? 1 : 0;
+}
+
+enum request_scan_state request_scan_feed(struct request_scan *s, const void *data, size_t n)
+{
+	const uint8_t *p = data;
+	for (size_t i = 0; i < n && s->state == SCAN_MORE; i++) {
+		if (!s->seen && is_blank(p[i]))
+			continue;
+		if (p[i] == '\n' || ++s->seen > REQUEST_LINE) {
+			s->state = SCAN_OVER;
+			break;
+		}
+		bool at_start = s->n < sizeof s->start;
+		if (at_start)
+			s->start[s->n++] = (char)p[i];
+		s->matched = version_match(s->matched, p[i]);
+		if (s->matched == 5 || (at_start && is_versionless(s->start, s->n)))
+			s->state = SCAN_REQUEST;
+	}
+	return s->state;
+}
+
 static enum hello_state bad(struct hello *h, const char *why)
 {
 	h->why = why;

@@ -11,6 +11,20 @@ enum sniff { SNIFF_MORE, SNIFF_TLS, SNIFF_HTTP, SNIFF_OTHER };
 // allow them). MORE: it may still become either.
 enum sniff hello_sniff(const void *p, size_t n);
 
+// The first line of a connection that is passed on although it is no request: a server that reads loosely may take it for one,
+// with bytes before the method, control bytes as separators or in the method, no version or a foreign one. However the line
+// is cut into pieces, REQUEST comes before its last byte is passed on, and so before any field (Host) counts.
+#define REQUEST_START 64	    // bytes of a line that tell a method and the begin of a target
+#define REQUEST_LINE (128u << 10) // no server takes a longer line
+enum request_scan_state { SCAN_MORE, SCAN_REQUEST, SCAN_OVER };
+struct request_scan {
+	char start[REQUEST_START];
+	size_t n, seen; // bytes of start; of the line
+	unsigned matched;   // bytes of "HTTP/" that the line's last ones are
+	enum request_scan_state state;
+};
+enum request_scan_state request_scan_feed(struct request_scan *s, const void *p, size_t n); // s is zeroed at first
+
 enum hello_state { HELLO_MORE, HELLO_OK, HELLO_BAD };
 struct hello {
 	bool has_sni, ech, h2; // h2: offered by ALPN

@@ -5,6 +5,7 @@
 #include "gate/fields.h"
 #include "gate/gate.h"
 #include "gate/mask.h"
+#include "gate/override.h"
 #include "gate/swap.h"
 #include "gate/tls.h"
 
@@ -43,6 +44,7 @@ struct exchange {
 	char *method, *path;	// as the client sent them, for the journal
 	struct mask mask;
 	struct swap_search search;
+	struct form_scan form;
 	bool begun, masked, searching;
 	unsigned interim; // answers before the answer
 	char **secrets; // names of those that went in
@@ -56,7 +58,8 @@ void exchange_init(struct exchange *x, struct opened *o, void (*judged)(struct e
 void exchange_begin(struct exchange *x, const char *authority);
 // The policy is new. False: it no longer allows what is under way (the event is sent), and the driver ends it.
 bool exchange_is_allowed(struct exchange *x);
-// A piece of the request's body. False: it has a placeholder and must not go out (the event is sent).
+// A piece of the request's body. False: it has a placeholder or says another method, and must not go out (the event is sent;
+// x->refused says which).
 bool exchange_up(struct exchange *x, const char *p, size_t n);
 bool exchange_up_trailer(struct exchange *x, struct head *trailer); // likewise; credentials are taken from it
 // The answer's head (also interim ones and trailers), masked in place. Not NONE: nothing of the answer may go on.

@@ -27,7 +27,7 @@ struct flow {
 	struct end *from, *to;
 	uint64_t *count;
 	struct buf first;
-	bool (*tap)(struct conn *c, const void *bytes, size_t n); // NULL: nobody looks
+	enum pass_seen (*tap)(struct conn *c, const void *bytes, size_t n); // NULL: nobody looks
 	int pipe[2];
 	size_t held; // bytes in the pipe
 	bool eof, done;
@@ -120,7 +120,12 @@ static int show_once(struct flow *f)
 		return room && would_block() ? 0 : -1;
 	f->eof = !n;
 	f->first.n += (size_t)n;
-	if (n && !f->tap(f->from->p->c, room, (size_t)n))
+	enum pass_seen seen = n ? f->tap(f->from->p->c, room, (size_t)n) : PASS_MORE;
+	if (seen == PASS_STOP) {
+		errno = EPROTO;
+		return -1;
+	}
+	if (seen == PASS_ENOUGH)
 		f->tap = NULL;
 	return f->eof ? 0 : send_first(f);
 }
@@ -282,9 +287,14 @@ void pass_release(struct pass *p, const void *first, size_t n)
 		move_all(p);
 }
 
-void pass_tap(struct pass *p, bool (*fn)(struct conn *c, const void *bytes, size_t n))
+void pass_tap(struct pass *p, enum pass_seen (*fn)(struct conn *c, const void *bytes, size_t n))
 {
 	p->down.tap = fn;
+}
+
+void pass_tap_client(struct pass *p, enum pass_seen (*fn)(struct conn *c, const void *bytes, size_t n))
+{
+	p->up.tap = fn;
 }
 
 void pass_upstream(struct pass *p, int fd)

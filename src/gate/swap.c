@@ -296,6 +296,15 @@ static void drop_credentials(const struct swap *s, struct head *h)
 			head_drop_at(h, i);
 }
 
+// A credential stands in one field: of several that a value was put into, the first counts.
+static void drop_repeats(struct head *h)
+{
+	for (size_t i = 0; i < h->n; i++)
+		for (size_t k = h->n; h->f[i].ours && --k > i;)
+			if (h->f[k].ours && !strcasecmp(h->f[i].name, h->f[k].name))
+				head_drop_at(h, k);
+}
+
 // A query without credentials of the client's own stays byte for byte what it is: it may be signed.
 static void drop_query(const struct swap *s, struct head *h)
 {
@@ -388,6 +397,7 @@ int swap_request(const struct swap *s, struct head *h, struct swap_used *used, c
 		drop_query(s, h);
 	if (bound)
 		drop_credentials(s, h);
+	drop_repeats(h);
 	return n;
 }
 

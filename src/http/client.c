@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "http/client.h"
 
+#include "base/fs.h"
 #include "base/mem.h"
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define CHUNK (64u << 10)
 #define FIRST 4000u // most answers are shorter, and new pages cost more than to read twice
@@ -112,7 +115,7 @@ static int read_head(struct http_client *c, struct http_reply *out, struct err *
 	}
 }
 
-static int read_chunked(struct http_client *c, struct buf *body, struct err *e)
+static int read_chunked(struct http_client *c, const struct http_request *rq, int status, struct buf *body, struct err *e)
 {
 	struct http_chunks ch = {0};
 	for (;;) {
@@ -120,11 +123,27 @@ static int read_chunked(struct http_client *c, struct buf *body, struct err *e)
 		if (n < 0)
 			return -1;
 		buf_cut(&c->in, (size_t)n);
+		if (rq->on_piece && status < 300)
+			rq->on_piece(rq->ctx, body);
 		if (ch.state == CHUNK_DONE)
 			return 0;
 		if (fill(c, e))
 			return -1;
 	}
+}
+
+static int read_to_file(struct http_client *c, uint64_t left, int fd, struct err *e)
+{
+	while (left) {
+		if (!c->in.n && fill(c, e))
+			return -1;
+		size_t n = c->in.n < left ? c->in.n : (size_t)left;
+		if (fs_write_all(fd, c->in.p, n, e))
+			return -1;
+		buf_cut(&c->in, n);
+		left -= n;
+	}
+	return 0;
 }
 
 static int read_counted(struct http_client *c, uint64_t left, struct buf *body, struct err *e)
@@ -142,7 +161,7 @@ static int read_counted(struct http_client *c, uint64_t left, struct buf *body, 
 	return 0;
 }
 
-static int read_reply(struct http_client *c, struct http_reply *out, struct err *e)
+static int read_reply(struct http_client *c, const struct http_request *rq, struct http_reply *out, struct err *e)
 {
 	if (read_head(c, out, e))
 		return -1;
@@ -150,12 +169,43 @@ static int read_reply(struct http_client *c, struct http_reply *out, struct err 
 	if (h->status == 204 || h->status == 304)
 		return 0;
 	if (h->chunked)
-		return read_chunked(c, &out->body, e);
+		return read_chunked(c, rq, h->status, &out->body, e);
 	if (!h->has_length)
 		return err_set(e, ERR_INVALID, "malformed HTTP answer: no length");
+	if (rq->reply_fd && h->status < 300)
+		return read_to_file(c, h->length, *rq->reply_fd, e);
 	if (h->length > out->body.max)
 		return err_set(e, ERR_LIMIT, "the answer is longer than %zu bytes", out->body.max);
 	return read_counted(c, h->length, &out->body, e);
+}
+
+// As many bytes as were announced: a file that became shorter meanwhile is an error, and ends the connection.
+static int send_file(struct http_client *c, int fd, uint64_t left, struct err *e)
+{
+	char chunk[CHUNK];
+	off_t at = 0;
+	while (left) {
+		ssize_t n = pread(fd, chunk, left < sizeof chunk ? (size_t)left : sizeof chunk, at);
+		if (n <= 0)
+			return n ? err_sys(e, "read the file") : err_set(e, ERR_CONFLICT, "the file became shorter while it was sent");
+		if (send_all(c, &(struct buf){.p = chunk, .n = (size_t)n}, e))
+			return -1;
+		at += n;
+		left -= (uint64_t)n;
+	}
+	return 0;
+}
+
+static int body_length(const struct http_request *rq, uint64_t *out, struct err *e)
+{
+	struct stat st;
+	*out = rq->body_len;
+	if (!rq->body_fd)
+		return 0;
+	if (fstat(*rq->body_fd, &st))
+		return err_sys(e, "the file");
+	*out = (uint64_t)st.st_size;
+	return 0;
 }
 
 int http_call(struct http_client *c, const struct http_request *rq, struct http_reply *out, struct err *e)
@@ -164,8 +214,12 @@ int http_call(struct http_client *c, const struct http_request *rq, struct http_
 	buf_fmt(&b, "%s %s HTTP/1.1\r\nHost: %s\r\n", rq->method, rq->path, c->host ? c->host : "skep");
 	if (c->token)
 		buf_fmt(&b, "Authorization: Bearer %s\r\n", c->token);
-	if (rq->body)
-		buf_fmt(&b, "Content-Type: application/json\r\nContent-Length: %zu\r\n", rq->body_len);
+	uint64_t length;
+	if (body_length(rq, &length, e))
+		return -1;
+	if (rq->body || rq->body_fd)
+		buf_fmt(&b, "Content-Type: application/%s\r\nContent-Length: %llu\r\n", rq->body ? "json" : "octet-stream",
+			(unsigned long long)length);
 	buf_str(&b, "\r\n");
 	if (rq->body)
 		buf_add(&b, rq->body, rq->body_len);
@@ -174,7 +228,7 @@ int http_call(struct http_client *c, const struct http_request *rq, struct http_
 	out->raw.max = HTTP_HEAD_MAX;
 	out->body.max = rq->reply_max ? rq->reply_max : HTTP_BODY_MAX;
 	buf_clear(&out->body);
-	bool ok = !send_all(c, &b, e) && !read_reply(c, out, e);
+	bool ok = !send_all(c, &b, e) && !(rq->body_fd && send_file(c, *rq->body_fd, length, e)) && !read_reply(c, rq, out, e);
 	if (!ok || out->head.close)
 		close_fd(&c->fd);
 	return ok ? 0 : -1;

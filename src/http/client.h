@@ -20,7 +20,11 @@ struct http_request {
 	const char *method, *path; // path: already encoded
 	const char *body;	   // JSON, or NULL
 	size_t body_len;
+	const int *body_fd, *reply_fd; // files instead: what is sent from its begin on, where a good answer's body is written; NULL = none
 	size_t reply_max;	   // bytes of an answer's body; 0 = HTTP_BODY_MAX
+	// Of an answer in chunks: called with what is there of the body after each piece; may cut off what it has used. NULL = none
+	void (*on_piece)(void *ctx, struct buf *body);
+	void *ctx;
 };
 
 struct http_reply {

@@ -2,6 +2,10 @@
 #include "init/changes.h"
 
 #include "base/mem.h"
+#include "base/str.h"
+#include "init/gitwork.h"
+#include "init/ignored.h"
+#include "init/outside.h"
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,8 +13,10 @@
 #define HASH_BYTES (32ull << 20) // read for hashes in one walk: a command's end waits for it in `skep run`
 
 struct walk {
-	uint32_t count, n_events, more;
-	char **list;
+	uint32_t count, ignored, n_git, n_outside, n_events, more;
+	char **list, **gits, **extra; // gits: git directories further down. extra: what is pending beside files, by name
+	struct ignored rules;
+	const struct known *known;
 	struct buf events, *news;
 };
 
@@ -69,30 +75,92 @@ static void note(void *ctx, const struct known_event *ev)
 		put_news(w->news, ev);
 	if (ev->base)
 		return;
+	const struct stack_change *c = ev->change;
+	const struct stat *st = c->up ? c->up : c->low;
+	if (ignored_is(&w->rules, c->path, st && S_ISDIR(st->st_mode), c->low)) {
+		w->ignored++;
+		return;
+	}
 	if (++w->count > LIMIT_CHANGES_LISTED)
 		return;
 	auto_free char *line = xasprintf("%c %s", ev->change->kind, ev->path);
 	strv_add(&w->list, line);
 }
 
+static void on_git(void *ctx, const char *path)
+{
+	struct walk *w = ctx;
+	size_t n = strlen(path) - strlen(".git");
+	auto_free char *dir = xstrndup(path, n);
+	if (!ignored_is(&w->rules, dir, true, false))
+		strv_add(&w->gits, path);
+}
+
+// --- what is pending beside files of the workspace ---
+
+static void extra_add(struct walk *w, char kind, const char *what)
+{
+	if (w->n_git + w->n_outside > LIMIT_CHANGES_LISTED)
+		return;
+	auto_free char *line = xasprintf("%c %s", kind, what);
+	strv_add(&w->extra, line);
+}
+
+static void on_gitwork(void *ctx, const char *what)
+{
+	struct walk *w = ctx;
+	w->n_git++;
+	extra_add(w, 'G', what);
+}
+
+static bool is_told(void *ctx, const char *path)
+{
+	const struct walk *w = ctx;
+	const struct known_entry *e = w->known ? known_find(w->known, path) : NULL;
+	return e && e->round == w->known->round && e->kind != 'D';
+}
+
+static void on_outside(void *ctx, const char *path)
+{
+	struct walk *w = ctx;
+	w->n_outside++;
+	extra_add(w, 'H', path);
+}
+
+void changes_extra(const struct changes_of *of, const struct stack *s, char *const *gits, const struct changes_each *each)
+{
+	gitwork_each(s, ".git", each->git, each->is_told, each->ctx);
+	for (char *const *g = gits; g && *g; g++)
+		gitwork_each(s, *g, each->git, each->is_told, each->ctx);
+	outside_each(of, each->outside, each->ctx);
+}
+
 int changes_walk(const struct changes_of *of, struct known *known, struct buf *answer, struct buf *news)
 {
-	struct walk w = {.events = BUF_INIT(1 << 20), .news = news};
+	struct walk w = {.events = BUF_INIT(1 << 20), .news = news, .known = known};
 	struct stack s;
 	struct err e;
-	struct known_look l = {.known = known, .fn = note, .ctx = &w, .hide = of->hide, .all = true,
+	struct known_look l = {.known = known, .fn = note, .git = on_git, .ctx = &w, .hide = of->hide, .all = true,
 			       .hash_bytes = HASH_BYTES, .hash_files = LIMIT_FILES_RECORDED};
 	auto_fd int ws = changes_stack(of, &s);
+	s.git = true;
+	if (ws >= 0)
+		ignored_begin(&w.rules, &s);
 	int rc = ws < 0 ? -1 : known_walk(&s, "", true, &l, &e);
 	if (!rc) {
-		wire_u32(answer, w.count);
+		changes_extra(of, &s, w.gits, &(struct changes_each){on_gitwork, is_told, on_outside, &w});
+		wire_u32(answer, w.count + w.n_git + w.n_outside);
 		wire_strv(answer, w.list);
 		wire_u32(answer, w.events.overflow ? w.n_events + w.more : w.more);
 		wire_u32(answer, w.events.overflow ? 0 : w.n_events);
 		if (!w.events.overflow)
 			buf_add(answer, w.events.p, w.events.n);
+		changes_sum_write(answer, &(struct changes_sum){.ignored = w.ignored, .git = w.n_git, .outside = w.n_outside, .extra = w.extra});
 	}
+	ignored_end(&w.rules);
 	strv_free(w.list);
+	strv_free(w.gits);
+	strv_free(w.extra);
 	buf_done(&w.events);
 	return rc;
 }

@@ -3,7 +3,9 @@
 // new in it since the walk before (init/known.h), for the journal.
 #pragma once
 #include "base/buf.h"
+#include "init/gitwork.h"
 #include "init/known.h"
+#include "model/pending.h"
 #include <stdint.h>
 
 // Borrowed directories.
@@ -12,8 +14,18 @@ struct changes_of {
 	int base;	   // or -1
 	const int *lowers; // the ws/ of sealed layers, newest first; -1: has none
 	int n_lowers, n_base_lowers; // the last n_base_lowers belong to the base: not pending
+	const int *homes;  // the home/ of the same sealed layers, -1: has none; NULL: nothing is kept of homes
 	char *const *hide; // globs, may be NULL: what of the base a sandbox does not see is none of its changes
 };
+
+// What is pending beside the workspace's files: work in git directories, files outside (init/outside.h).
+struct changes_each {
+	gitwork_fn *git;
+	gitwork_told_fn *is_told;
+	void (*outside)(void *ctx, const char *path);
+	void *ctx;
+};
+void changes_extra(const struct changes_of *of, const struct stack *s, char *const *gits, const struct changes_each *each);
 
 // The stack of the workspace. The writable layer's descriptor, which the caller closes; -1: there is none.
 int changes_stack(const struct changes_of *of, struct stack *out);

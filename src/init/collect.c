@@ -8,6 +8,7 @@
 #include "base/delta.h"
 #include "base/fs.h"
 #include "base/mem.h"
+#include "init/ignored.h"
 #include "init/stack.h"
 #include "model/treename.h"
 #include <errno.h>
@@ -26,7 +27,7 @@
 static const struct changes_of *layers;
 static const char *workspace;
 static struct changes_of kept;
-static int kept_lowers[STACK_MAX];
+static int kept_lowers[STACK_MAX], kept_homes[STACK_MAX];
 
 void collect_init(const struct changes_of *of, const char *ws_path)
 {
@@ -53,22 +54,27 @@ static int move_down(const int *fds, int n, int from)
 
 int collect_keep(int from)
 {
-	int fds[STACK_MAX + 2];
-	if (!layers || layers->n_lowers > STACK_MAX)
+	int fds[2 * STACK_MAX + 2], n = layers ? layers->n_lowers : 0;
+	if (!layers || n > STACK_MAX)
 		return from;
 	kept = *layers;
 	fds[0] = layers->layer;
 	fds[1] = layers->base;
-	for (int i = 0; i < layers->n_lowers; i++)
+	for (int i = 0; i < n; i++) {
 		fds[2 + i] = layers->lowers[i];
-	int end = move_down(fds, layers->n_lowers + 2, from);
+		fds[2 + n + i] = layers->homes ? layers->homes[i] : -1;
+	}
+	int end = move_down(fds, 2 * n + 2, from);
 	if (end < 0)
 		return from;
 	kept.layer = fds[0] < 0 ? -1 : from;
 	kept.base = fds[1] < 0 ? -1 : from + 1;
-	for (int i = 0; i < layers->n_lowers; i++)
+	for (int i = 0; i < n; i++) {
 		kept_lowers[i] = fds[2 + i] < 0 ? -1 : from + 2 + i;
+		kept_homes[i] = fds[2 + n + i] < 0 ? -1 : from + 2 + n + i;
+	}
 	kept.lowers = kept_lowers;
+	kept.homes = kept_homes;
 	return end;
 }
 
@@ -95,6 +101,9 @@ struct collecting {
 	uint64_t sent; // bytes of contents
 	struct err e;
 	bool failed;
+	struct known told; // paths that are changed files
+	struct ignored rules;
+	char **gits;
 };
 
 static int put_link(struct collecting *c, const char *path)
@@ -283,11 +292,46 @@ static int put_gone(struct collecting *c, const char *path)
 	return delta_put(&c->out, fd < 0 ? 'x' : 'd', false, path, &c->e);
 }
 
+// A .git in what is ignored holds other people's work.
+static void git_found(struct collecting *c, const char *path)
+{
+	auto_free char *dir = xstrndup(path, strlen(path) - strlen(".git"));
+	if (!ignored_is(&c->rules, dir, true, false))
+		strv_add(&c->gits, path);
+}
+
+static bool is_told(void *ctx, const char *path)
+{
+	return known_find(&((struct collecting *)ctx)->told, path) != NULL;
+}
+
+// Under names that no file of the workspace has (base/delta.h).
+static void put_extra(struct collecting *c, const char *where, const char *what)
+{
+	auto_free char *path = xasprintf("%s%s", where, what);
+	if (!c->failed && delta_path_ok(path))
+		c->failed = delta_put(&c->out, 'r', false, path, &c->e);
+}
+
+static void on_gitwork(void *ctx, const char *what)
+{
+	put_extra(ctx, DELTA_WORK_GIT, what);
+}
+
+static void on_outside(void *ctx, const char *path)
+{
+	put_extra(ctx, DELTA_WORK_HOME, path);
+}
+
 static void on_change(void *ctx, const struct stack_change *change)
 {
 	struct collecting *c = ctx;
 	const char *path = change->path;
 	size_t n = strlen(path);
+	if (change->kind == 'G')
+		git_found(c, path);
+	else if (change->kind != 'D' && !known_find(&c->told, path))
+		known_add(&c->told, path);
 	const char *slash = strrchr(path, '/');
 	auto_free char *plain = xstrndup(path, n && path[n - 1] == '/' ? n - 1 : n);
 	if (c->failed)
@@ -344,8 +388,14 @@ int collect_run(struct err *e)
 	}
 	s.all = true;
 	c.ws = ws;
+	ignored_begin(&c.rules, &s);
 	delta_out_init(&c.out, 1);
 	int rc = stack_each(&s, "", on_change, &c, e);
+	if (!rc)
+		changes_extra(&kept, &s, c.gits, &(struct changes_each){on_gitwork, is_told, on_outside, &c});
+	ignored_end(&c.rules);
+	known_done(&c.told);
+	strv_free(c.gits);
 	if (!rc && c.failed) {
 		*e = c.e;
 		rc = -1;

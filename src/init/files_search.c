@@ -21,8 +21,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <regex.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #define LINE_SHOWN 1000
@@ -30,7 +32,9 @@
 #define FILE_LONG (256u << 20)
 #define DEPTH_MAX 200
 #define MS_MAX 60000
+#define OUT_ROOM (64u << 10)
 #define REGEX_MAX 4096
+#define REGEX_COPIES (REGEX_MAX + 4096u) // of single characters, with counted repeats written out
 
 struct search {
 	regex_t re;
@@ -47,6 +51,37 @@ static bool over(struct search *s)
 	return s->more;
 }
 
+// One line may take an expression longer than all of the time there is. Nothing of the search changes in regexec, so its
+// result is sent from the handler, and the process, which is the search's own, ends.
+static struct search *volatile matching;
+
+static int search_end(struct search *s, struct err *e);
+
+static void on_time(int sig)
+{
+	struct search *s = matching;
+	struct err ignored;
+	(void)sig;
+	if (!s)
+		return; // between two lines the clock is looked at
+	s->more = true;
+	_exit(search_end(s, &ignored) ? 1 : 0);
+}
+
+// Repeated, so that it does not come between two lines only.
+static void watch_time(uint64_t ms)
+{
+	struct itimerval t = {.it_interval.tv_usec = 50000, .it_value = {(time_t)(ms / 1000), (suseconds_t)(ms % 1000 * 1000)}};
+	sigset_t set;
+	if (!ms)
+		t.it_value.tv_usec = 1;
+	sigemptyset(&set);
+	sigaddset(&set, SIGALRM);
+	sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_time, .sa_flags = SA_RESTART}, NULL);
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
+	setitimer(ITIMER_REAL, &t, NULL);
+}
+
 static int flush(struct search *s, size_t above, struct err *e)
 {
 	if (s->out.n <= above)
@@ -56,6 +91,14 @@ static int flush(struct search *s, size_t above, struct err *e)
 	return rc;
 }
 
+static int search_end(struct search *s, struct err *e)
+{
+	wire_str(&s->out, NULL);
+	wire_u64(&s->out, s->files);
+	wire_u8(&s->out, s->more);
+	return flush(s, 0, e);
+}
+
 static int hit(struct search *s, const char *path, uint64_t line, uint64_t col, struct str text, struct err *e)
 {
 	s->hits++;
@@ -63,7 +106,7 @@ static int hit(struct search *s, const char *path, uint64_t line, uint64_t col, 
 	wire_u64(&s->out, line);
 	wire_u64(&s->out, col);
 	wire_bytes(&s->out, text.p, text.n < LINE_SHOWN ? text.n : LINE_SHOWN);
-	return flush(s, 32 << 10, e);
+	return flush(s, OUT_ROOM / 2, e);
 }
 
 static int look_line(struct search *s, const char *path, uint64_t number, struct err *e)
@@ -72,7 +115,10 @@ static int look_line(struct search *s, const char *path, uint64_t number, struct
 	size_t n = s->line.n;
 	if (n && s->line.p[n - 1] == '\r')
 		n--;
-	if (regexec(&s->re, buf_cstr(&s->line), 1, &m, 0))
+	matching = s;
+	int differs = regexec(&s->re, buf_cstr(&s->line), 1, &m, 0);
+	matching = NULL;
+	if (differs)
 		return 0;
 	return hit(s, path, number, (uint64_t)m.rm_so + 1, (struct str){s->line.p, n}, e);
 }
@@ -192,6 +238,76 @@ static void quote(struct buf *b, const char *literal)
 	}
 }
 
+// What a compiled expression takes: a counted repeat is as many copies, and nested ones multiply. Groups are followed to their
+// ends; in brackets nothing counts.
+struct re_size {
+	const char *p; // what is left
+};
+
+static uint64_t re_count(struct re_size *r)
+{
+	uint64_t max = 0, n = 0;
+	const char *p = r->p + 1;
+	for (; *p && *p != '}'; p++) {
+		if (*p >= '0' && *p <= '9' && n <= REGEX_COPIES)
+			n = n * 10 + (uint64_t)(*p - '0');
+		else if (*p == ',')
+			n = 0;
+		max = n > max ? n : max;
+	}
+	r->p = *p ? p + 1 : p;
+	return max ? max : 1;
+}
+
+static void re_skip_brackets(struct re_size *r)
+{
+	const char *p = r->p + 1;
+	p += *p == '^';
+	p += *p == ']';
+	for (; *p && *p != ']'; p++)
+		if (*p == '[' && p[1] && strchr(":.=", p[1])) {
+			const char *end = strchr(p + 2, ']');
+			p = end ? end : p;
+		}
+	r->p = *p ? p + 1 : p;
+}
+
+// Copies of what stands before the next ')' at this depth. Past REGEX_COPIES: too many, counting ends.
+static uint64_t re_copies(struct re_size *r, int depth)
+{
+	uint64_t all = 0;
+	while (*r->p && *r->p != ')' && all <= REGEX_COPIES) {
+		uint64_t one = 1;
+		if (*r->p == '(') {
+			r->p++;
+			one = depth < DEPTH_MAX ? re_copies(r, depth + 1) + 1 : REGEX_COPIES + 1;
+			r->p += *r->p == ')';
+		} else if (*r->p == '[') {
+			re_skip_brackets(r);
+		} else {
+			r->p += *r->p == '\\' && r->p[1] ? 2 : 1;
+		}
+		while (*r->p == '*' || *r->p == '+' || *r->p == '?' || *r->p == '{') {
+			if (*r->p == '{')
+				one *= re_count(r);
+			else
+				r->p++;
+			one = one > REGEX_COPIES ? REGEX_COPIES + 1 : one;
+		}
+		all += one;
+	}
+	return all;
+}
+
+static bool re_is_small(const char *re)
+{
+	struct re_size r = {.p = re};
+	uint64_t all = 0;
+	for (; *r.p && all <= REGEX_COPIES; r.p += *r.p == ')') // a stray ')' stands for itself, or is refused later
+		all += re_copies(&r, 0) + 1;
+	return all <= REGEX_COPIES;
+}
+
 static int compile(struct search *s, char *const *words, struct err *e)
 {
 	const char *re = word_value(words, "regex=");
@@ -205,6 +321,8 @@ static int compile(struct search *s, char *const *words, struct err *e)
 		quote(&b, re);
 	else
 		buf_str(&b, re);
+	if (!word(words, "literal") && !re_is_small(re))
+		return err_set(e, ERR_INVALID, "the expression is too large: its counted repeats, written out, are more than %u characters", REGEX_COPIES);
 	int rc = regcomp(&s->re, buf_cstr(&b), REG_EXTENDED | (word(words, "nocase") ? REG_ICASE : 0));
 	if (rc) {
 		regerror(rc, &s->re, why, sizeof why);
@@ -255,13 +373,13 @@ static int search_run(struct search *s, char *const *a, struct err *e)
 		return -1;
 	s->hidden = word(w, "hidden");
 	s->names = word(w, "files");
-	s->until = clock_ms() + (ms < MS_MAX ? ms : MS_MAX);
-	if (search_in(s, a[0], e))
-		return -1;
-	wire_str(&s->out, NULL);
-	wire_u64(&s->out, s->files);
-	wire_u8(&s->out, s->more);
-	return flush(s, 0, e);
+	ms = ms < MS_MAX ? ms : MS_MAX;
+	s->until = clock_ms() + ms;
+	buf_room(&s->out, OUT_ROOM); // the handler must not allocate
+	watch_time(ms);
+	int rc = search_in(s, a[0], e);
+	setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL);
+	return rc ? -1 : search_end(s, e);
 }
 
 int op_search(char *const *a, struct err *e)

@@ -197,10 +197,15 @@ static void compare(struct known_look *l, const struct stack_change *c, struct k
 static void on_change(void *ctx, const struct stack_change *c)
 {
 	struct known_look *l = ctx;
-	struct known_entry *e = known_find(l->known, c->path);
-	bool known = e;
 	if (glob_covers(l->hide, c->path))
 		return;
+	if (c->kind == 'G') {
+		if (l->git)
+			l->git(l->ctx, c->path);
+		return;
+	}
+	struct known_entry *e = known_find(l->known, c->path);
+	bool known = e;
 	if (!e)
 		e = known_add(l->known, c->path);
 	if (e)

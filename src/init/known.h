@@ -45,6 +45,7 @@ struct known_event {
 struct known_look {
 	struct known *known;
 	void (*fn)(void *ctx, const struct known_event *ev);
+	void (*git)(void *ctx, const char *path); // a .git further down, where the stack tells of them; may be NULL
 	void *ctx;
 	char *const *hide; // globs of what is nobody's change, or NULL
 	bool all;

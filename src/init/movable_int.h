@@ -29,6 +29,7 @@ struct level { // one directory that is being replaced
 
 int move_entry(int from, const char *name, int to, const char *new, unsigned flags); // renameat2
 int move_copy_up(struct mover *m, int dir, const char *name); // makes it a file of the writable layer
+int move_copy_attributes(int from, int to); // of a user, and access lists
 void move_forget_links(struct mover *m);
 int move_unlock(struct level *l);     // entries can be moved out of it, also if its mode says read-only
 int move_look_alike(const struct level *l); // the hidden one: owner, mode, attributes, times

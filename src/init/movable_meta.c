@@ -4,6 +4,7 @@
 #include "base/str.h"
 #include "init/movable.h"
 #include "init/movable_int.h"
+#include "init/owned.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -19,6 +20,12 @@
 #define LINKS_MAX 100000u
 
 // --- files ---
+
+// Marked as ours: the supervisor, which waits for this helper, is not asked about it.
+static int link_entry(int from, const char *name, int to, const char *new)
+{
+	return (int)syscall(SYS_linkat, from, name, to, new, 0, (long)MOVE_PASS);
+}
 
 static void keeper_name(size_t i, char out[64])
 {
@@ -39,7 +46,7 @@ static int join(struct mover *m, int dir, const char *name, const struct stat *b
 	char keeper[64];
 	keeper_name(i, keeper);
 	unlinkat(m->top, SCRATCH, 0);
-	if (linkat(m->top, keeper, m->top, SCRATCH, 0) || move_entry(m->top, SCRATCH, dir, name, 2 /* RENAME_EXCHANGE */))
+	if (link_entry(m->top, keeper, m->top, SCRATCH) || move_entry(m->top, SCRATCH, dir, name, 2 /* RENAME_EXCHANGE */))
 		return -1;
 	if (fstatat(m->top, SCRATCH, &st, AT_SYMLINK_NOFOLLOW))
 		return -1;
@@ -80,8 +87,11 @@ int move_copy_up(struct mover *m, int dir, const char *name)
 		if (is_same(&st, &m->links[i]))
 			return join(m, dir, name, &st, i);
 	unlinkat(m->top, SCRATCH, 0);
-	if (linkat(dir, name, m->top, SCRATCH, 0))
+	if (link_entry(dir, name, m->top, SCRATCH)) {
+		if (errno == EOVERFLOW) // of somebody whom we have no number for
+			return owned_make(dir, name, false);
 		return errno == ENOENT || errno == EPERM || errno == EMLINK ? 0 : -1;
+	}
 	return several ? keep(m, &st) : unlinkat(m->top, SCRATCH, 0);
 }
 
@@ -120,7 +130,7 @@ static int copy_attribute(int from, int to, const char *name)
 	return n < 0 || fsetxattr(to, name, value, (size_t)n, 0) ? -1 : 0;
 }
 
-static int copy_attributes(int from, int to)
+int move_copy_attributes(int from, int to)
 {
 	static char want[NAMES_MAX], have[NAMES_MAX];
 	ssize_t n = flistxattr(from, want, sizeof want), k = flistxattr(to, have, sizeof have);
@@ -144,7 +154,7 @@ int move_look_alike(const struct level *l)
 	if ((st.st_uid != l->st.st_uid || st.st_gid != l->st.st_gid) && fchown(l->hidden_fd, l->st.st_uid, l->st.st_gid))
 		return -1;
 	// The mode last: an access list has a part in it.
-	if (copy_attributes(l->fd, l->hidden_fd) || fchmod(l->hidden_fd, l->st.st_mode & 07777) || futimens(l->hidden_fd, times))
+	if (move_copy_attributes(l->fd, l->hidden_fd) || fchmod(l->hidden_fd, l->st.st_mode & 07777) || futimens(l->hidden_fd, times))
 		return -1;
 	return 0;
 }

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "init/movable.h"
+#include "init/owned.h"
 #include "model/msg.h"
 #include <signal.h>
 #include <stdlib.h>
@@ -22,6 +23,7 @@ static struct {
 	pid_t pid; // 0: none
 	int tries, dir;
 	char *name;
+	enum move_verb verb;
 	bool as_other;
 	struct rights rights;
 } self = {.dir = -1};
@@ -43,7 +45,8 @@ static _Noreturn void help(void)
 	movable_stop_on(SIGTERM);
 	if (dir < 0 || (self.as_other && movable_become(&self.rights)))
 		_exit(1);
-	_exit(movable_make(dir, self.name) ? 1 : 0);
+	int rc = self.verb == MOVE_DIRECTORY ? movable_make(dir, self.name) : owned_make(dir, self.name, self.verb == MOVE_OWN_TARGET);
+	_exit(rc ? 1 : 0);
 }
 
 static void start(void)
@@ -64,10 +67,11 @@ void moving_ask(struct chan *c, struct frame *f)
 	self.chan = c;
 	self.id = f->id;
 	self.name = wire_get_str(&w);
+	self.verb = wire_get_u8(&w);
 	self.as_other = wire_get_u8(&w);
 	self.dir = take_fd(&f->fd);
 	self.tries = 0;
-	if (!self.name || (self.as_other && rights_read(&w, &self.rights)) || w.bad)
+	if (!self.name || self.verb >= MOVE_VERBS || (self.as_other && rights_read(&w, &self.rights)) || w.bad)
 		answer();
 	else
 		start();

@@ -6,6 +6,7 @@
 #include "init/names.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
@@ -13,18 +14,12 @@
 
 #define DEPTH_MAX 200
 
-// One directory as the layers of one side show it, newest first.
-struct chain {
-	int fd[STACK_MAX];
-	int n;
-};
-
 struct walk {
 	stack_change_fn *fn;
 	void *ctx;
 	struct buf path;
 	uint64_t looked, told;
-	bool all;
+	bool all, git;
 };
 
 enum seen { SEEN_NOTHING, SEEN_FILE, SEEN_DIR };
@@ -35,7 +30,7 @@ struct view {
 	bool closed;   // it hides whatever is below this side
 	int dir;       // SEEN_FILE: where it lies
 	struct stat st; // of the topmost
-	struct chain chain; // SEEN_DIR
+	struct stack_dir chain; // SEEN_DIR
 };
 
 void stack_add(struct stack *s, bool lower, int fd)
@@ -62,7 +57,7 @@ bool stack_is_opaque(int dir)
 }
 
 // u, l: what each side shows there, or NULL; up: the directory as upper has it
-static void note_views(struct walk *w, char kind, const char *name, const struct view *u, const struct view *l, const struct chain *up)
+static void note_views(struct walk *w, char kind, const char *name, const struct view *u, const struct view *l, const struct stack_dir *up)
 {
 	size_t len = w->path.n;
 	buf_str(&w->path, name);
@@ -88,7 +83,7 @@ static void note(struct walk *w, char kind, const char *name)
 	note_views(w, kind, name, NULL, NULL, NULL);
 }
 
-static void chain_close(struct chain *c)
+void stack_dir_close(struct stack_dir *c)
 {
 	while (c->n)
 		close(c->fd[--c->n]);
@@ -117,7 +112,7 @@ static bool view_layer(struct view *v, int dir, const char *name)
 	v->seen = SEEN_DIR;
 	int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0) { // its descriptor stands for all that is unknown below
-		chain_close(&v->chain);
+		stack_dir_close(&v->chain);
 		v->chain.n = 0;
 		v->closed = true;
 		return true;
@@ -127,7 +122,7 @@ static bool view_layer(struct view *v, int dir, const char *name)
 	return v->closed;
 }
 
-static void view_name(const struct chain *c, const char *name, struct view *out)
+static void view_name(const struct stack_dir *c, const char *name, struct view *out)
 {
 	*out = (struct view){0};
 	for (int i = 0; i < c->n; i++)
@@ -135,7 +130,7 @@ static void view_name(const struct chain *c, const char *name, struct view *out)
 			return;
 }
 
-static int list_names(struct walk *w, const struct chain *c, struct names *out)
+static int list_names(struct walk *w, const struct stack_dir *c, struct names *out)
 {
 	size_t max = w->looked < LIMIT_WALK ? LIMIT_WALK - w->looked : 0;
 	for (int i = 0; i < c->n; i++)
@@ -189,11 +184,11 @@ static bool same_file(const struct view *u, const struct view *l, const char *na
 // --- the walk ---
 
 // closed: upper hides what lower has here; then it does so in everything below, too.
-static void walk_dir(struct walk *w, const struct chain *up, const struct chain *low, bool closed, int depth);
+static void walk_dir(struct walk *w, const struct stack_dir *up, const struct stack_dir *low, bool closed, int depth);
 
 static void walk_sub(struct walk *w, const char *name, struct view *u, struct view *l, int depth)
 {
-	static const struct chain none;
+	static const struct stack_dir none;
 	size_t len = w->path.n;
 	if (!u->chain.n || depth >= DEPTH_MAX) {
 		note(w, 'M', name); // can not be looked into: never told as unchanged
@@ -211,7 +206,7 @@ static void walk_sub(struct walk *w, const char *name, struct view *u, struct vi
 	w->path.p[len] = 0;
 }
 
-static void walk_name(struct walk *w, const char *name, const struct chain *up, const struct chain *low, bool closed, int depth)
+static void walk_name(struct walk *w, const char *name, const struct stack_dir *up, const struct stack_dir *low, bool closed, int depth)
 {
 	struct view u, l;
 	view_name(up, name, &u);
@@ -226,12 +221,12 @@ static void walk_name(struct walk *w, const char *name, const struct chain *up, 
 		note_views(w, 'M', name, &u, &l, up);
 	else if (u.seen == SEEN_NOTHING && (l.seen || whiteout))
 		note_views(w, 'D', name, NULL, &l, up);
-	chain_close(&u.chain);
-	chain_close(&l.chain);
+	stack_dir_close(&u.chain);
+	stack_dir_close(&l.chain);
 }
 
 // What upper hides without naming it.
-static void walk_hidden(struct walk *w, const struct names *shown, const struct chain *up, const struct chain *low)
+static void walk_hidden(struct walk *w, const struct names *shown, const struct stack_dir *up, const struct stack_dir *low)
 {
 	auto_names struct names n = {0};
 	if (list_names(w, low, &n))
@@ -243,11 +238,11 @@ static void walk_hidden(struct walk *w, const struct names *shown, const struct 
 		view_name(low, n.list[i].name, &l);
 		if (l.seen)
 			note_views(w, 'D', n.list[i].name, NULL, &l, up);
-		chain_close(&l.chain);
+		stack_dir_close(&l.chain);
 	}
 }
 
-static void walk_dir(struct walk *w, const struct chain *up, const struct chain *low, bool closed, int depth)
+static void walk_dir(struct walk *w, const struct stack_dir *up, const struct stack_dir *low, bool closed, int depth)
 {
 	auto_names struct names n = {0};
 	if (list_names(w, up, &n))
@@ -255,7 +250,7 @@ static void walk_dir(struct walk *w, const struct chain *up, const struct chain 
 	for (size_t i = 0; i < n.n; i++)
 		if (is_due(&n, i))
 			walk_name(w, n.list[i].name, up, low, closed, depth);
-		else if (w->all && depth && !strcmp(n.list[i].name, ".git"))
+		else if ((w->all || w->git) && depth && !strcmp(n.list[i].name, ".git"))
 			note(w, 'G', ".git");
 	if (closed && low->n)
 		walk_hidden(w, &n, up, low);
@@ -274,9 +269,9 @@ static bool touches(const struct view *u, bool closed)
 }
 
 // Walks down to the last name of path, then looks at that one alone and all below it.
-static void walk_path(struct walk *w, const char *path, const struct chain *up, const struct chain *low, bool closed, int depth)
+static void walk_path(struct walk *w, const char *path, const struct stack_dir *up, const struct stack_dir *low, bool closed, int depth)
 {
-	static const struct chain none;
+	static const struct stack_dir none;
 	size_t n = strcspn(path, "/"), len = w->path.n;
 	auto_free char *name = xstrndup(path, n);
 	struct view u, l;
@@ -294,14 +289,14 @@ static void walk_path(struct walk *w, const char *path, const struct chain *up, 
 		w->path.n = len;
 		w->path.p[len] = 0;
 	}
-	chain_close(&u.chain);
-	chain_close(&l.chain);
+	stack_dir_close(&u.chain);
+	stack_dir_close(&l.chain);
 }
 
 int stack_each(const struct stack *s, const char *at, stack_change_fn *fn, void *ctx, struct err *e)
 {
-	struct walk w = {.fn = fn, .ctx = ctx, .path = BUF_INIT(64 << 10), .all = s->all};
-	struct chain up = {.n = s->n_upper}, low = {.n = s->n_lower};
+	struct walk w = {.fn = fn, .ctx = ctx, .path = BUF_INIT(64 << 10), .all = s->all, .git = s->git};
+	struct stack_dir up = {.n = s->n_upper}, low = {.n = s->n_lower};
 	if (!up.n)
 		return err_set(e, ERR_NOT_FOUND, "there is no layer to look at");
 	memcpy(up.fd, s->upper, sizeof up.fd);
@@ -311,6 +306,82 @@ int stack_each(const struct stack *s, const char *at, stack_change_fn *fn, void 
 	else
 		walk_dir(&w, &up, &low, false, 0);
 	buf_done(&w.path);
+	return 0;
+}
+
+// --- one directory, by name ---
+
+void stack_dir_top(const struct stack *s, enum stack_side side, struct stack_dir *out)
+{
+	*out = (struct stack_dir){0};
+	for (int i = 0; side != STACK_LOWER && i < s->n_upper && out->n < STACK_MAX; i++)
+		out->fd[out->n++] = s->upper[i];
+	for (int i = 0; side != STACK_UPPER && i < s->n_lower && out->n < STACK_MAX; i++)
+		out->fd[out->n++] = s->lower[i];
+}
+
+bool stack_dir_enter(const struct stack_dir *d, const char *path, struct stack_dir *out)
+{
+	struct stack_dir at = *d;
+	bool own = false, found = true;
+	auto_free char *copy = xstrdup(path);
+	char *save = NULL;
+	for (char *part = strtok_r(copy, "/", &save); part && found; part = strtok_r(NULL, "/", &save)) {
+		struct view v;
+		view_name(&at, part, &v);
+		if (own)
+			stack_dir_close(&at);
+		own = true;
+		at = v.chain;
+		found = v.seen == SEEN_DIR && v.chain.n;
+	}
+	*out = found && own ? at : (struct stack_dir){0};
+	return out->n > 0;
+}
+
+int stack_dir_open(const struct stack_dir *d, const char *name)
+{
+	struct view v;
+	view_name(d, name, &v);
+	stack_dir_close(&v.chain);
+	if (v.seen != SEEN_FILE || !S_ISREG(v.st.st_mode))
+		return -1;
+	return openat(v.dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+}
+
+static enum stack_entry entry_of(const struct view *v)
+{
+	if (v->seen == SEEN_DIR)
+		return STACK_DIR;
+	if (v->seen == SEEN_NOTHING)
+		return STACK_ABSENT;
+	return S_ISREG(v->st.st_mode) ? STACK_FILE : STACK_OTHER;
+}
+
+enum stack_entry stack_dir_look(const struct stack_dir *d, const char *name)
+{
+	struct view v;
+	view_name(d, name, &v);
+	stack_dir_close(&v.chain);
+	return entry_of(&v);
+}
+
+int stack_dir_names(const struct stack_dir *d, struct names *out, size_t max)
+{
+	for (int i = 0; i < d->n; i++)
+		if (names_read(out, d->fd[i], i, max))
+			return -1;
+	names_sort(out);
+	size_t to = 0;
+	for (size_t i = 0; i < out->n; i++) {
+		bool again = to && !strcmp(out->list[i].name, out->list[to - 1].name);
+		if (again || stack_dir_look(d, out->list[i].name) == STACK_ABSENT) {
+			free(out->list[i].name);
+			continue;
+		}
+		out->list[to++] = out->list[i];
+	}
+	out->n = to;
 	return 0;
 }
 

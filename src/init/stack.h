@@ -6,6 +6,7 @@
 // directory over something else. Only descriptors are used; no link is followed.
 #pragma once
 #include "base/err.h"
+#include "init/names.h"
 #include "model/limits.h"
 #include <stdbool.h>
 #include <sys/stat.h>
@@ -17,6 +18,7 @@ struct stack {
 	int upper[STACK_MAX], lower[STACK_MAX];
 	int n_upper, n_lower;
 	bool all; // also told: a whiteout over nothing (what was below may be gone), and as 'G' a .git further down
+	bool git; // also told: as 'G' a .git further down
 };
 void stack_add(struct stack *s, bool lower, int fd); // -1: nothing there, not added
 
@@ -44,3 +46,18 @@ typedef void stack_change_fn(void *ctx, const struct stack_change *c);
 // at: "" for everything, or a path: only what is there and below it. A path above which a directory is gone or new tells
 // that one instead.
 int stack_each(const struct stack *s, const char *at, stack_change_fn *fn, void *ctx, struct err *e) MUST_USE;
+
+// One directory as one side of a stack shows it, or both together: its descriptors, newest first.
+struct stack_dir {
+	int fd[STACK_MAX];
+	int n;
+};
+enum stack_side { STACK_UPPER, STACK_LOWER, STACK_BOTH };
+enum stack_entry { STACK_ABSENT, STACK_FILE, STACK_DIR, STACK_OTHER };
+
+void stack_dir_top(const struct stack *s, enum stack_side side, struct stack_dir *out); // borrowed: not to be closed
+bool stack_dir_enter(const struct stack_dir *d, const char *path, struct stack_dir *out); // false: there is none
+int stack_dir_open(const struct stack_dir *d, const char *name); // a regular file, or -1
+enum stack_entry stack_dir_look(const struct stack_dir *d, const char *name);
+int stack_dir_names(const struct stack_dir *d, struct names *out, size_t max) MUST_USE; // sorted, each once
+void stack_dir_close(struct stack_dir *d);

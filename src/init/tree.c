@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ipc.h>
+#include <sys/msg.h>
+#include <sys/sem.h>
 #include <sys/shm.h>
 #include <sys/stat.h>
 #include <linux/magic.h>
@@ -290,35 +292,76 @@ static uint64_t tmpfs_used(void)
 	return sum;
 }
 
-// Segments of System V shared memory are there whether a process has them or not. Past the limit those that nobody has go.
-static uint64_t segments_used(bool remove)
+static void segment_remove(const uint64_t *column)
 {
-	auto_buf struct buf b = BUF_INIT(1 << 20);
+	if (!column[6]) // attached by nobody
+		shmctl((int)column[1], IPC_RMID, NULL);
+}
+
+static void queue_remove(const uint64_t *column)
+{
+	msgctl((int)column[1], IPC_RMID, NULL);
+}
+
+static void semaphores_remove(const uint64_t *column)
+{
+	semctl((int)column[1], 0, IPC_RMID);
+}
+
+// What System V objects hold is there whether a process uses them or not.
+static const struct ipc_table {
+	const char *path;
+	size_t column;	// that counts, from 0
+	uint64_t unit, each; // bytes of one in that column; of an object beside them
+	void (*remove)(const uint64_t *column);
+} ipc_tables[] = {
+	// key shmid perms size cpid lpid nattch uid gid cuid cgid atime dtime ctime rss swap
+	{"/proc/sysvipc/shm", 14, 1, 0, segment_remove},
+	// key msqid perms cbytes qnum lspid lrpid uid gid cuid cgid stime rtime ctime
+	{"/proc/sysvipc/msg", 3, 1, 512, queue_remove},
+	// key semid perms nsems uid gid cuid cgid otime ctime
+	{"/proc/sysvipc/sem", 3, 128, 512, semaphores_remove},
+};
+
+// Past the limit everything goes that has a size and that no process has attached.
+static uint64_t ipc_table_used(const struct ipc_table *t, bool remove)
+{
+	auto_buf struct buf b = BUF_INIT(16 << 20);
 	struct str rest, line;
 	struct err e;
 	uint64_t sum = 0;
-	if (fs_read(AT_FDCWD, "/proc/sysvipc/shm", &b, &e))
+	if (fs_read(AT_FDCWD, t->path, &b, &e))
 		return 0;
 	rest = str_of(buf_cstr(&b));
+	str_next(&rest, '\n', &line); // the heading
 	while (str_next(&rest, '\n', &line)) {
 		uint64_t column[16] = {0};
 		size_t n = 0;
 		struct str part;
 		while (n < countof(column) && str_next(&line, ' ', &part))
 			if (part.n && str_to_u64(part, 0, INT64_MAX, &column[n++]))
-				column[n - 1] = 0; // a negative key, the heading
-		// key shmid perms size cpid lpid nattch uid gid cuid cgid atime dtime ctime rss swap
-		sum += n > 14 ? column[14] : 0;
-		if (remove && n > 14 && column[14] && !column[6])
-			shmctl((int)column[1], IPC_RMID, NULL);
+				column[n - 1] = 0; // a negative key
+		if (n <= t->column)
+			continue;
+		sum += column[t->column] * t->unit + t->each;
+		if (remove && column[t->column])
+			t->remove(column);
 	}
+	return sum;
+}
+
+static uint64_t ipc_used(bool remove)
+{
+	uint64_t sum = 0;
+	for (size_t i = 0; i < countof(ipc_tables); i++)
+		sum += ipc_table_used(&ipc_tables[i], remove);
 	return sum;
 }
 
 uint64_t tree_memory(uint64_t limit, uint64_t unnamed, pid_t *out_killed)
 {
 	struct procs ps = {0};
-	uint64_t segments = segments_used(false), sum = tmpfs_used(), most = 0, shared = 0;
+	uint64_t segments = ipc_used(false), sum = tmpfs_used(), most = 0, shared = 0;
 	pid_t largest = 0;
 	list_procs(&ps);
 	for (size_t i = 0; i < ps.n; i++) {
@@ -335,7 +378,7 @@ uint64_t tree_memory(uint64_t limit, uint64_t unnamed, pid_t *out_killed)
 	unnamed += segments;
 	sum += shared > unnamed ? shared : unnamed;
 	if (limit && sum > limit && segments)
-		segments_used(true);
+		ipc_used(true);
 	free(ps.list);
 	*out_killed = limit && sum > limit && largest && !kill(largest, SIGKILL) ? largest : 0;
 	return sum;

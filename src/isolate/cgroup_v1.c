@@ -12,6 +12,8 @@
 #include <unistd.h>
 
 #define PERIOD_US 100000u
+#define TCP_SHARE 8u // of the memory limit, beside it
+#define TCP_MIN (16u << 20)
 #define QUOTA_MIN_US 1000u // the kernel's floor
 
 // One mount: every controller of it that has no place yet gets this one. A mount we can not write to is no place.
@@ -36,6 +38,16 @@ void cgv1_detect(struct cgroup_host *h, const struct cgroup_mount *m)
 	}
 }
 
+// What waits in TCP sockets has a counter of its own in version 1, which without a limit is not even kept.
+static int set_tcp(int dir, uint64_t bytes, struct err *e)
+{
+	uint64_t share = bytes / TCP_SHARE < TCP_MIN ? TCP_MIN : bytes / TCP_SHARE;
+	char text[24] = "-1";
+	if (bytes && fmt_to(text, sizeof text, "%llu", (unsigned long long)share))
+		return err_set(e, ERR_BUG, "memory limit text");
+	return fs_exists(dir, "memory.kmem.tcp.limit_in_bytes") ? fs_put(dir, "memory.kmem.tcp.limit_in_bytes", text, e) : 0;
+}
+
 // The kernel keeps limit <= limit with swap at every moment: raising starts with the second, lowering with the first.
 static int set_memory(int dir, uint64_t bytes, struct err *e)
 {
@@ -43,6 +55,8 @@ static int set_memory(int dir, uint64_t bytes, struct err *e)
 	struct err first;
 	if (bytes ? fmt_to(text, sizeof text, "%llu", (unsigned long long)bytes) : fmt_to(text, sizeof text, "-1"))
 		return err_set(e, ERR_BUG, "memory limit text");
+	if (set_tcp(dir, bytes, e))
+		return -1;
 	bool counts_swap = fs_exists(dir, "memory.memsw.limit_in_bytes");
 	if (!counts_swap)
 		return fs_put(dir, "memory.limit_in_bytes", text, e);

@@ -218,9 +218,12 @@ int contain_mold(struct contain *c, const int *trees, int n_trees, struct err *e
 {
 	struct plan p = {0};
 	c->molded = true;
+	struct err none;
 	if (make_own(c, e) || limit_namespace(c, e) || open_network(c, e) || contain_test_namespaces(c, false, e) || open_mask_sources(c, e) ||
 	    open_root(c, e))
 		return -1;
+	if (net_state_open(&c->state, &none)) // where that is not to be had, it serves one cell
+		net_state_done(&c->state);
 	rootfs_frame(c->host, &p);
 	if (apply(c, &p, e) || (c->scratch = fs_open(c->root, ROOTFS_SCRATCH, O_PATH | O_DIRECTORY, 0, e)) < 0)
 		return -1;
@@ -351,13 +354,18 @@ static int open_score(struct contain *c, struct err *e)
 	return c->score < 0 ? -1 : 0;
 }
 
+bool contain_owns(const struct userns_host *ids, const struct cell_spec *s)
+{
+	return s->profile == PROFILE_ROOT && !ids->root && !s->image;
+}
+
 int contain_lock(struct contain *c, const struct cell_spec *s, bool supervised, struct isolation *out, int *out_listener,
 		 struct err *e)
 {
 	uint64_t keep = s->profile == PROFILE_ROOT ? CAPS_ROOT_PROFILE : 0;
 	if (s->nested && keep)
 		keep |= CAPS_NESTED_ROOT;
-	struct seccomp_opts filter = {.root = s->profile == PROFILE_ROOT, .trace = !s->trace_off, .nested = s->nested};
+	struct seccomp_opts filter = {.root = s->profile == PROFILE_ROOT, .trace = !s->trace_off, .nested = s->nested, .owns = contain_owns(c->ids, s)};
 	int abi = landlock_abi();
 	if (s->strict && abi < 3)
 		return err_set(e, ERR_DENIED, "min_isolation strict needs Landlock ABI 3, this kernel has %d", abi);
@@ -379,6 +387,8 @@ int contain_lock(struct contain *c, const struct cell_spec *s, bool supervised, 
 	if (prctl(PR_SET_DUMPABLE, 0) || prctl(PR_SET_PDEATHSIG, alone ? 0 : SIGKILL))
 		return err_sys(e, "protect pid 1");
 	if (abi >= 2 && contain_landlock(c, s, abi, e)) // needs no_new_privs
+		return -1;
+	if (contain_test_settings(e))
 		return -1;
 	if (seccomp_load(&filter, out_listener, e)) // last: nothing above would pass it
 		return -1;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scratch space of a mold between two cells: /tmp, /run and /dev/shm as if nobody had been there.
+// A mold between two cells. The scratch space is cleaned: /tmp, /run and /dev/shm as if nobody had been there. Network and
+// overlays are checked and refreshed.
 #include "isolate/contain.h"
 
 #include "base/fs.h"
@@ -60,5 +61,21 @@ int contain_clean(const struct contain *c, struct err *e)
 		if (empty_dir(c->scratch, dirs[i].name, dirs[i].mode, (struct str){kept, strcspn(kept, "/")}, e))
 			return -1;
 	}
+	return 0;
+}
+
+// Only names without links in them: the cell may own directories above a workspace in /tmp.
+int contain_fit(const struct contain *c, struct err *e)
+{
+	auto_fd int root = fs_open(AT_FDCWD, "/", O_PATH | O_DIRECTORY, 0, e);
+	if (root < 0)
+		return -1;
+	if (!net_state_same(&c->state))
+		return err_set(e, ERR_CONFLICT, "the network is not what it was");
+	if (mount_refresh(root, c->place->ws_path + 1, e) || mount_refresh(root, "home/skep", e))
+		return -1;
+	for (uint32_t i = 0; i < c->place->n_mounts; i++)
+		if (*c->place->mounts[i].src && mount_refresh(root, c->place->mounts[i].dst + 1, e))
+			return -1;
 	return 0;
 }

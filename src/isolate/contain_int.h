@@ -18,4 +18,5 @@ int contain_landlock(const struct contain *c, const struct cell_spec *s, int abi
 
 // contain_test.c
 int contain_test_namespaces(const struct contain *c, bool nested, struct err *e) MUST_USE;
+int contain_test_settings(struct err *e) MUST_USE; // before the filter, under which an open for writing may wait for the supervisor
 int contain_test_self(uint64_t keep, struct err *e) MUST_USE; // keep: the capabilities that must be left

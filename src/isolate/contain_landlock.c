@@ -11,7 +11,7 @@
 #define PATHS 8
 
 struct rules {
-	struct landlock_rule list[PATHS + LIMIT_MOUNTS + 2 + LIMIT_LAYERS];
+	struct landlock_rule list[PATHS + LIMIT_MOUNTS + 2 + 2 * LIMIT_LAYERS];
 	size_t n;
 };
 
@@ -58,9 +58,12 @@ static void add_walked(struct rules *r, const struct contain *c)
 	r->list[r->n++] = (struct landlock_rule){.fd = c->layer};
 	if (c->base >= 0)
 		r->list[r->n++] = (struct landlock_rule){.fd = c->base};
-	for (int i = 0; i < c->n_lowers; i++)
+	for (int i = 0; i < c->n_lowers; i++) {
 		if (c->lowers[i] >= 0)
 			r->list[r->n++] = (struct landlock_rule){.fd = c->lowers[i]};
+		if (c->homes[i] >= 0)
+			r->list[r->n++] = (struct landlock_rule){.fd = c->homes[i]};
+	}
 }
 
 int contain_landlock(const struct contain *c, const struct cell_spec *s, int abi, struct err *e)

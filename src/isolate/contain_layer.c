@@ -64,6 +64,15 @@ int contain_ready_layer(const struct contain *c, const struct plan *p, struct er
 	return 0;
 }
 
+// What an earlier cell left in its home is kept in a sealed layer. Those of the base hold nothing that is pending.
+static int open_home_part(const struct contain *c, const struct cell_spec *s, int i, struct err *e)
+{
+	auto_free char *name = xasprintf("k%d/home", i);
+	if ((size_t)i + s->n_base_lowers >= strv_len(s->lowers))
+		return -1;
+	return contain_staged(c, name, e);
+}
+
 int contain_open_base(struct contain *c, const struct cell_spec *s, struct err *e)
 {
 	c->base = s->base ? contain_staged(c, "b", e) : -1;
@@ -74,6 +83,7 @@ int contain_open_base(struct contain *c, const struct cell_spec *s, struct err *
 		c->lowers[c->n_lowers] = contain_staged(c, name, e);
 		if (c->lowers[c->n_lowers] < 0 && e->sys != ENOENT)
 			return -1;
+		c->homes[c->n_lowers] = open_home_part(c, s, c->n_lowers, e);
 	}
 	return 0;
 }

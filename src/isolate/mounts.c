@@ -8,11 +8,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <linux/mount.h>
 #include <linux/openat2.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -175,6 +177,23 @@ static int mount_new(const char *type, const char *src, int target, unsigned fla
 int mount_tmpfs_at(int target, const char *options, struct err *e)
 {
 	return mount_new("tmpfs", "skep", target, MF_WRITE, options, e);
+}
+
+// Any change of a mounted file system's options, also an empty one, drops its unused names.
+int mount_refresh(int root, const char *path, struct err *e)
+{
+	struct statfs fs;
+	auto_fd int at = open_no_links(root, path, O_DIRECTORY);
+	if (at < 0 || fstatfs(at, &fs))
+		return err_sys(e, "refresh %s", path);
+	if (fs.f_type != OVERLAYFS_SUPER_MAGIC)
+		return 0;
+	auto_fd int change = (int)syscall(SYS_fspick, at, "", FSPICK_CLOEXEC | FSPICK_EMPTY_PATH);
+	if (change < 0 && errno == EINVAL) // a directory of another overlay
+		return 0;
+	if (change < 0 || syscall(SYS_fsconfig, change, FSCONFIG_CMD_RECONFIGURE, NULL, NULL, 0))
+		return err_sys(e, "refresh %s", path);
+	return 0;
 }
 
 int mount_pivot(int newroot, struct err *e)

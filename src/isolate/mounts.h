@@ -70,4 +70,7 @@ int mount_move(int tree, int target, struct err *e) MUST_USE;
 int mount_tmpfs_at(int target, const char *options, struct err *e) MUST_USE;
 int mount_seal(int target, struct err *e) MUST_USE;			// read-only, this mount only
 int mount_target(int root, const char *path, bool dir, struct err *e) MUST_USE; // makes it, returns an O_PATH fd
+// The overlay at path forgets which names it looked up below, where nobody holds them: nothing else makes it see what the host
+// renamed, replaced or added there. Anything but the root of an overlay is left alone.
+int mount_refresh(int root, const char *path, struct err *e) MUST_USE;
 int mount_pivot(int newroot, struct err *e) MUST_USE;			// newroot becomes /, the old tree is gone

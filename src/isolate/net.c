@@ -6,7 +6,6 @@
 #include "isolate/nl.h"
 #include <arpa/inet.h>
 #include <errno.h>
-#include <linux/if_link.h>
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
@@ -185,32 +184,6 @@ int net_self_test(bool gated, struct err *e)
 	    leads_out(gated, (struct sockaddr *)&far6, sizeof far6))
 		return err_set(e, ERR_BUG, "self-test: there is a route out of the cell");
 	return 0;
-}
-
-// Its counters: everything that moves in here moves over the loopback device.
-int net_untouched(int route, struct err *e)
-{
-	struct nl b = {0};
-	struct if_stats_msg m = {.ifindex = LO, .filter_mask = IFLA_STATS_FILTER_BIT(IFLA_STATS_LINK_64)};
-	struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
-	struct {
-		struct nlmsghdr h;
-		struct if_stats_msg m;
-		struct nlattr a;
-		uint64_t received, sent, more[60]; // struct rtnl_link_stats64, which grows with the kernel
-	} __attribute__((packed, aligned(8))) r;
-	auto_fd int own = route < 0 ? nl_open(NETLINK_ROUTE, e) : -1;
-	int fd = route < 0 ? own : route;
-	if (fd < 0)
-		return -1;
-	nl_begin(&b, RTM_GETSTATS, 0, &m, sizeof m);
-	if (sendto(fd, b.p, b.n, 0, (struct sockaddr *)&kernel, sizeof kernel) < 0)
-		return err_sys(e, "counters of the loopback device");
-	ssize_t n = recv(fd, &r, sizeof r, MSG_DONTWAIT);
-	if (n < (ssize_t)offsetof(__typeof__(r), more) || r.h.nlmsg_type != RTM_NEWSTATS ||
-	    r.a.nla_type != IFLA_STATS_LINK_64)
-		return err_set(e, ERR_SYSTEM, "counters of the loopback device: unexpected answer");
-	return !r.received && !r.sent;
 }
 
 // The kernel finds one connection by both of its ends at once. Its table as a file is the whole host's, and takes

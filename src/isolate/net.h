@@ -15,7 +15,7 @@ struct net_sockets {
 	int dns_udp; // 127.0.0.1:53
 	int dns_tcp; // a listener
 	int nflog;   // packets that were refused
-	int route;   // for net_untouched from outside
+	int route;   // stays where it was made: the kernel counts a netlink socket for a while after its end
 	int diag;    // for net_inode from outside; -1 where the kernel has no such thing
 	int wide4, wide6; // bound, not listening: see net_wide. wide6 is -1 where there is no IPv6
 };
@@ -31,9 +31,6 @@ int net_wide(int fd, bool on, struct err *e) MUST_USE;
 
 // After the capabilities are gone: there is no way out. gated: net_setup was done.
 int net_self_test(bool gated, struct err *e) MUST_USE;
-// 1 = no packet ever moved in the network namespace, 0 = some did, -1 = not known. route: net_sockets.route, from
-// wherever it was handed to; -1 = ask in this process's own namespace.
-int net_untouched(int route, struct err *e) MUST_USE;
 
 // A connection in the cell by its own end and the other one: addresses in network order, ports in the host's.
 struct net_ends {

@@ -36,6 +36,14 @@ static enum source_map map_of_lower(const char *path)
 	return dir && str_has_suffix(dir, "/layers") ? SOURCE_PLAIN : SOURCE_ROOT;
 }
 
+// A volume has the cells' own ids on the disk, as their layers have; what else is bound is left as the host has it.
+static char mount_letter(const struct cell_mount *m)
+{
+	if (m->volume)
+		return 'v';
+	return m->cache ? 'c' : 'm';
+}
+
 static void place_sources(const struct cell_spec *s, struct sources *out)
 {
 	if (s->base)
@@ -45,10 +53,10 @@ static void place_sources(const struct cell_spec *s, struct sources *out)
 		source_add(out, name, xstrdup(s->lowers[i]), map_of_lower(s->lowers[i]), false);
 	}
 	for (uint32_t i = 0; i < s->n_mounts && i < ROOTFS_MOUNTS_MAX; i++) {
-		bool cache = s->mounts[i].cache;
-		auto_free char *name = xasprintf(cache ? "c%u" : "m%u", i);
-		if (*s->mounts[i].src)
-			source_add(out, name, xstrdup(s->mounts[i].src), cache ? SOURCE_ROOT : SOURCE_PLAIN, true);
+		const struct cell_mount *m = &s->mounts[i];
+		auto_free char *name = xasprintf("%c%u", mount_letter(m), i);
+		if (*m->src)
+			source_add(out, name, xstrdup(m->src), m->cache ? SOURCE_ROOT : SOURCE_PLAIN, !m->volume);
 	}
 }
 
@@ -213,7 +221,7 @@ void rootfs_place(const struct rootfs_host *h, const struct cell_spec *s, struct
 {
 	for (uint32_t i = 0; i < s->n_mounts && i < ROOTFS_MOUNTS_MAX; i++) {
 		const struct cell_mount *m = &s->mounts[i];
-		auto_free char *src = xasprintf("%s/stage/m%u", h->template, i);
+		auto_free char *src = xasprintf("%s/stage/%c%u", h->template, mount_letter(m), i);
 		if (!*m->src)
 			plan_add(p, MOUNT_MASK, NULL, m->dst + 1, NULL, 0);
 		else if (m->cache)

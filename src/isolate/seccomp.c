@@ -30,7 +30,7 @@
 
 static size_t variant(const struct seccomp_opts *o)
 {
-	return (size_t)o->root | (size_t)o->trace << 1 | (size_t)o->nested << 2;
+	return (size_t)o->root | (size_t)o->trace << 1 | (size_t)o->nested << 2 | (size_t)o->owns << 3;
 }
 
 unsigned seccomp_allowed_count(const struct seccomp_opts *o)
@@ -63,7 +63,7 @@ int seccomp_load(const struct seccomp_opts *o, int *out_listener, struct err *e)
 
 void seccomp_print_plan(struct buf *b)
 {
-	for (size_t v = 0; v < countof(seccomp_variants); v++)
+	for (size_t v = 0; v < countof(seccomp_variants) / 2; v++) // the others let the same calls through
 		buf_fmt(b, "seccomp %s%s%s: %u system calls, %u instructions\n", v & 1 ? "root" : "default",
 			v & 2 ? "" : ", trace off", v & 4 ? ", nested" : "", seccomp_variants[v].allowed,
 			seccomp_variants[v].n);
@@ -94,9 +94,17 @@ bool seccomp_is_listen(const struct seccomp_event *ev)
 	return ev->nr == SYS_listen;
 }
 
+bool seccomp_is_owning(const struct seccomp_event *ev)
+{
+	for (size_t i = 0; i < countof(seccomp_owned); i++)
+		if (seccomp_owned[i] == ev->nr)
+			return true;
+	return false;
+}
+
 static bool goes_on(const struct seccomp_event *ev)
 {
-	return is_exec(ev->nr) || seccomp_is_rename(ev) || seccomp_is_listen(ev);
+	return is_exec(ev->nr) || seccomp_is_rename(ev) || seccomp_is_listen(ev) || seccomp_is_owning(ev);
 }
 
 // What a kernel without them says: callers then go on without (useradd without the audit socket).
@@ -119,6 +127,10 @@ static void judge(struct seccomp_event *ev)
 		}
 	if (ev->nr == SYS_socket || ev->nr == SYS_socketpair)
 		ev->error = socket_error(ev);
+	if (ev->nr == SYS_setsockopt)
+		ev->error = ENOPROTOOPT;
+	if (ev->nr == SYS_mmap || ev->nr == SYS_memfd_create) // as where no huge page is left
+		ev->error = ENOMEM;
 }
 
 // Only a wish: without it every wake-up may go to another, sleeping processor.
@@ -315,4 +327,9 @@ int seccomp_read_argv(int listener, const struct seccomp_event *ev, size_t max, 
 int seccomp_read_str(const struct seccomp_event *ev, int arg, size_t max, struct buf *out)
 {
 	return ev->args[arg] ? peek_str(ev->pid, ev->args[arg], max, out) : -1;
+}
+
+int seccomp_read_u64(const struct seccomp_event *ev, int arg, uint64_t *out)
+{
+	return ev->args[arg] && peek(ev->pid, ev->args[arg], out, sizeof *out) == sizeof *out ? 0 : -1;
 }

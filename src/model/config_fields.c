@@ -2,6 +2,7 @@
 // What the config file may say, beside what it shares with a project file.
 #include "base/mem.h"
 #include "base/str.h"
+#include "model/imageref.h"
 #include "model/project_int.h"
 #include <arpa/inet.h>
 #include <string.h>
@@ -83,6 +84,17 @@ static int read_git_user(const struct node *n, void *out, struct err *e)
 	return c->no_git_user || is_text(n, "on") ? 0 : field_fault(n, "git_user is on or off", e);
 }
 
+static int read_image_mirrors(const struct node *n, void *out, struct err *e)
+{
+	struct err why;
+	if (field_read_texts(n, out, e))
+		return -1;
+	for (char **m = *(char ***)out; m && *m; m++)
+		if (image_mirror_check(*m, &why))
+			return field_fault(n, why.msg, e);
+	return 0;
+}
+
 static const struct field config_fields[] = {
 	{"net", field_read_net, offsetof(struct config, net)},
 	{"limits", field_read_limits, offsetof(struct config, limits)},
@@ -91,6 +103,8 @@ static const struct field config_fields[] = {
 	{"git_user", read_git_user, 0},
 	{"resolver", read_resolver, offsetof(struct config, resolver)},
 	{"ca_file", read_ca_file, offsetof(struct config, ca_file)},
+	{"image_mirrors", read_image_mirrors, offsetof(struct config, image_mirrors)},
+	{"image_insecure", field_read_texts, offsetof(struct config, image_insecure)},
 	{"disk_budget", read_budget, 0},
 	{"review_bytes", read_review_size, offsetof(struct config, review_bytes)},
 	{"review_free", read_review_size, offsetof(struct config, review_free)},

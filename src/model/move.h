@@ -6,6 +6,13 @@
 
 #define RIGHTS_GROUPS 64u
 
+enum move_verb {
+	MOVE_DIRECTORY,	 // make it a directory that rename can move
+	MOVE_OWN,	 // make the file one that belongs to the cell (init/owned.h)
+	MOVE_OWN_TARGET, // or the file that this link leads to
+	MOVE_VERBS,
+};
+
 struct rights { // over files, inside
 	uint32_t uid, gid, n_groups, groups[RIGHTS_GROUPS];
 	uint64_t caps;

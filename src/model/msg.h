@@ -18,6 +18,13 @@
 #define CHANGES_UNKNOWN UINT32_MAX // nobody could look
 #define STDIN_APPEND (~0ull) // offset of bytes of stdin that go behind whatever came, also from other clients
 
+// What M_WANT asks for. A slot with a new layer is for a sandbox whose layer directory does not exist yet: the slot's becomes it.
+enum slot_kind {
+	SLOT_COLD,	// namespaces and network; all else when the spec is there, or M_EXPECT, with which it gets a new layer
+	SLOT_WARM,	// and the host's system directories, a new layer and the place
+	SLOT_FROM_MOLD, // as SLOT_WARM, but only if there is a mold, else no answer
+};
+
 enum msg_type {
 	M_NONE,
 
@@ -29,8 +36,7 @@ enum msg_type {
 
 	// N: skepd -> nursery
 	M_NURSERY, // first: u32 version, str SKEP_HOME, str caller's HOME, strv tool roots, strv hidden paths below them
-	M_WANT,	   // u8 profile, u8 warm (2: as 1, but only if there is a mold, else no answer; 1: build on the host image now, with a new layer: for a sandbox whose layer
-		   // directory does not exist yet; the slot's becomes it), then, with warm, a place or nothing
+	M_WANT,	   // u8 profile, u8 enum slot_kind, then, with SLOT_WARM and SLOT_FROM_MOLD, a place or nothing
 	// N: supervisor -> nursery, on a socket of its own
 	M_MOLD,	   // four frames: + fd channel, + fd pidfd, + fd layer lock, + fd seat lock with u32 seat, str layer, u64 base dev, ino, u64 mark of its lowers, 2 x MOLD_TIMES x u64 change times, place
 	M_REMOVE,  // strv directories (layers, sandbox directories) to remove below SKEP_HOME -> M_OK | M_ERR
@@ -69,7 +75,7 @@ enum msg_type {
 	M_EXIT,	   // exec_result; I: stream 1: the cell ends with it, M_CHANGES follows; u32 wait status, or u32 -1 and u32 errno, str what
 	M_CHANGES, // I: u32 count, strv as for C, u32 files changed since the walk before beyond those told, u32 n, n x (u8 kind, u8 as
 		   // the base again, u8 executable, str path, bytes SHA-256 before, after; empty: none). C, after M_EXIT where the cell ends with it: u32 count or
-		   // CHANGES_UNKNOWN, strv "A path" | "M path" | "D path"
+		   // CHANGES_UNKNOWN, strv "A path" | "M path" | "D path". Then, from newer ones, bytes changes_sum (model/pending.h)
 	M_DONE,	   // C, last: u8 sandbox removed
 
 	// I: skep-cell -> init
@@ -80,11 +86,11 @@ enum msg_type {
 	M_CLONE,   // to a mold: stream 1: its sockets are known; + fd: the channel of the process to clone -> M_OK u32 pid, + fd: pidfd | M_ERR
 	M_SCRATCH, // from a mold, before its answer: + fd: the tmpfs its cells have in turn
 	M_CLEAN,   // to a mold: its last cell left something in its scratch space -> M_OK | M_ERR
-	M_FIT,	   // to a mold: has anything moved in its network? -> M_OK | M_ERR
+	M_FIT,	   // to a mold: is its network as it was made? What its overlays remember of the files below is dropped -> M_OK | M_ERR
 	M_WALK,	   // u8 first in this cell: what is older than it is no news: look what changed, beside the work -> M_CHANGES with id 1
 	M_USAGE,   // u64 memory limit (0 = only look), u64 bytes in files without a name -> M_USAGE u64 bytes used, u32 pid of the process killed for it or 0, u32 processes and threads
-	M_MOVABLE, // id; str name, u8 as somebody else: u32 uid, u32 gid, u64 capabilities, u32 n, n x u32 groups; + fd: its directory:
-		   // make that directory one that rename can move -> M_MOVABLE with the same id, whatever came of it
+	M_MOVABLE, // id; str name, u8 enum move_verb, u8 as somebody else: u32 uid, u32 gid, u64 capabilities, u32 n, n x u32 groups; + fd: its directory:
+		   // do that with that name in it -> M_MOVABLE with the same id, whatever came of it
 	// I: init -> skep-cell
 	M_READY,   // isolation; + fd: the seccomp listener
 	M_BEGUN,   // id; u32 pid inside
@@ -129,6 +135,10 @@ enum msg_type {
 	M_LINE,	   // -> M_OK + fd: channel C | M_ERR
 	// C: client -> cell
 	M_SEEN,	   // of who has a line: stream 1 or 2: u64 offset: what is before it has come. 0: the client goes and does not come back
+	// I
+	M_ROOT,	   // asked empty -> the same + fd: the cell's root directory, O_PATH
+	// N: skepd -> nursery
+	M_VOLUME,  // volume_op (model/volume.h); + fd of the bytes that are put -> M_OK + fd of the answer | M_ERR
 };
 
 // GATE_WIDE4 and 6 listen only while the policy has ranges that allow: whoever has the policy knows.

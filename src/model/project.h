@@ -91,6 +91,8 @@ struct config {
 	bool no_git_user;	 // nor its name and address for commits
 	char *ca_file;		 // NULL, or an absolute path: CAs beside the system's that the gates believe
 	char **listen, **public_urls; // where skepd listens on TCP from its start; NULL = nowhere
+	char **image_mirrors;  // "HOST=URL" (model/imageref.h); NULL = none
+	char **image_insecure; // HOST[:PORT] of registries that may be asked without TLS
 	bool has_budget;
 	uint64_t budget; // bytes that layers, images and caches may take; 0 = not limited
 	// What one review may take: bytes of contents, seconds, and bytes of disk that it leaves free. 0 = as built in

@@ -37,6 +37,8 @@ void config_done(struct config *c)
 	net_part_done(&c->net);
 	free(c->resolver);
 	free(c->ca_file);
+	strv_free(c->image_mirrors);
+	strv_free(c->image_insecure);
 	strv_free(c->listen);
 	strv_free(c->public_urls);
 	*c = (struct config){0};

@@ -210,7 +210,7 @@ void place_write(struct buf *b, const struct cell_spec *s)
 		wire_str(b, s->mounts[i].src);
 		wire_str(b, s->mounts[i].dst);
 		wire_u8(b, s->mounts[i].writable);
-		wire_u8(b, s->mounts[i].cache);
+		wire_u8(b, (uint8_t)(s->mounts[i].cache | s->mounts[i].volume << 1));
 	}
 }
 
@@ -257,7 +257,7 @@ bool cell_spec_shape(struct buf *b, const struct cell_spec *s)
 		return false;
 	shape.sandbox[0] = shape.key[0] = shape.machine_id[0] = shape.ticket[0] = 0;
 	shape.hostname = shape.sandbox_dir = shape.layer = none;
-	shape.was = NULL;
+	shape.was = shape.by = NULL;
 	shape.ends_with_exec = shape.has_exec = shape.expiry_pauses = false;
 	shape.remove_if_clean = true; // as long as it is a slot it goes with its mold
 	shape.expires_unix_ms = shape.idle_ms = shape.lease_ms = 0;
@@ -287,7 +287,9 @@ static void mounts_read(struct wire *w, struct cell_spec *s)
 		m->src = wire_get_str(w);
 		m->dst = wire_get_str(w);
 		m->writable = wire_get_u8(w);
-		m->cache = wire_get_u8(w);
+		uint8_t how = wire_get_u8(w);
+		m->cache = how & 1;
+		m->volume = how & 2;
 		if (!m->src || !m->dst)
 			w->bad = true;
 	}

@@ -39,6 +39,7 @@ struct cell_mount {
 	char *src, *dst; // src "" = mask the file dst
 	bool writable;
 	bool cache; // shown through an overlay: what is written there is the sandbox's own, src stays as it is
+	bool volume; // src is a volume of skep: its directory in a spec, its id in a row
 };
 
 // What a cell's gate is told: with the spec, and again (M_POLICY) whenever it changes.

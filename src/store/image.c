@@ -2,13 +2,32 @@
 // Rows of imported images.
 #include "store/store_int.h"
 
+#include "base/mem.h"
 #include <stdlib.h>
 
 void image_row_done(struct image_row *i)
 {
 	free(i->name);
 	free(i->source);
+	free(i->digest);
+	free(i->config);
 	*i = (struct image_row){0};
+}
+
+static char *image_text_copy(const char *s)
+{
+	return s ? xstrdup(s) : NULL;
+}
+
+void image_row_copy(const struct image_row *i, struct image_row *out)
+{
+	struct image_row copy = *i;
+	copy.name = image_text_copy(i->name);
+	copy.source = image_text_copy(i->source);
+	copy.digest = image_text_copy(i->digest);
+	copy.config = image_text_copy(i->config);
+	image_row_done(out);
+	*out = copy;
 }
 
 int store_image_add(struct store *s, const struct image_row *i, struct err *e)
@@ -20,6 +39,8 @@ int store_image_add(struct store *s, const struct image_row *i, struct err *e)
 	put_u64(&c, i->bytes);
 	put_u64(&c, i->files);
 	put_u64(&c, i->created);
+	put_text(&c, i->digest);
+	put_text(&c, i->config);
 	return store_run(s, c, e);
 }
 
@@ -41,6 +62,8 @@ int store_images(struct store *s, void (*each)(void *ctx, const struct image_row
 		i.bytes = get_u64(&c);
 		i.files = get_u64(&c);
 		i.created = get_u64(&c);
+		i.digest = get_text(&c);
+		i.config = get_text(&c);
 		each(ctx, &i);
 		image_row_done(&i);
 	}

@@ -145,10 +145,13 @@ void exec_row_done(struct exec_row *x);
 
 struct image_row {
 	char id[ID_SIZE];
-	char *name, *source;
+	char *name, *source; // source of one that was pulled: its canonical reference (model/imageref.h)
 	uint64_t bytes, files, created;
+	char *digest; // of what that reference named in the registry; NULL: it was imported
+	char *config; // JSON: env, user, workdir, entrypoint, cmd of the image; NULL likewise
 };
 void image_row_done(struct image_row *i);
+void image_row_copy(const struct image_row *i, struct image_row *out); // *out is replaced
 
 // What is remembered of a removed sandbox, so that its kept journal can still be verified.
 struct gone_row {
@@ -187,6 +190,14 @@ struct token_row {
 	uint64_t created, expires, used;
 };
 void token_row_done(struct token_row *t);
+
+// A directory that is shown in sandboxes: model/volume.h.
+struct volume_row {
+	char id[ID_SIZE]; // v…
+	char *name, *owner; // owner: "" = who may see all, else the label of the tokens that may; a name is unique among its owner's
+	uint64_t created;
+};
+void volume_row_done(struct volume_row *v);
 
 struct creation_row {
 	char *key; // with who used it

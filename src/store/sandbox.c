@@ -88,7 +88,7 @@ void mounts_write(struct buf *w, const struct sandbox *b)
 	for (uint32_t i = 0; i < b->n_mounts; i++) {
 		wire_str(w, b->mounts[i].src);
 		wire_str(w, b->mounts[i].dst);
-		wire_u8(w, b->mounts[i].writable | b->mounts[i].cache << 1);
+		wire_u8(w, b->mounts[i].writable | b->mounts[i].cache << 1 | b->mounts[i].volume << 2);
 	}
 }
 
@@ -103,6 +103,7 @@ void mounts_read(struct wire *w, struct sandbox *b)
 		uint8_t how = wire_get_u8(w);
 		m.writable = how & 1;
 		m.cache = how & 2;
+		m.volume = how & 4;
 		b->mounts[b->n_mounts] = m;
 	}
 }

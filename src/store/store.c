@@ -4,14 +4,17 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/fs.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include <assert.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 // Each step brings the file from the version of its index to the next one; a new file takes them all.
 static const char *const steps[] = {
@@ -69,6 +72,11 @@ static const char *const steps[] = {
 	"CREATE TABLE notes(kind TEXT, key TEXT, text TEXT NOT NULL, PRIMARY KEY(kind, key)) WITHOUT ROWID;",
 
 	"ALTER TABLE nets ADD COLUMN headers BLOB;",
+
+	"ALTER TABLE images ADD COLUMN digest TEXT;"
+	"ALTER TABLE images ADD COLUMN config TEXT;",
+	"CREATE TABLE volumes(id TEXT PRIMARY KEY, name TEXT NOT NULL, owner TEXT NOT NULL, created INTEGER) WITHOUT ROWID;"
+	"CREATE UNIQUE INDEX volume_names ON volumes(owner, name);",
 };
 #define SCHEMA_VERSION ((int)countof(steps))
 
@@ -104,7 +112,7 @@ static const char *const sql[] = {
 	[Q_EXECS_ALL] = "SELECT " EXEC_COLUMNS " FROM execs ORDER BY ord DESC",
 	[Q_EXEC_TRIM] = "DELETE FROM execs WHERE sandbox=?1 AND running=0 AND ord NOT IN "
 			"(SELECT ord FROM execs WHERE sandbox=?1 ORDER BY ord DESC LIMIT ?2)",
-	[Q_IMAGE_ADD] = "INSERT INTO images VALUES(?,?,?,?,?,?)",
+	[Q_IMAGE_ADD] = "INSERT INTO images VALUES(?,?,?,?,?,?,?,?)",
 	[Q_IMAGE_DROP] = "DELETE FROM images WHERE id=?",
 	[Q_IMAGES] = "SELECT * FROM images ORDER BY created DESC, id",
 	[Q_GONE_ADD] = "INSERT OR REPLACE INTO gone VALUES(?,?,?,?)",
@@ -147,6 +155,9 @@ static const char *const sql[] = {
 	[Q_NOTE_SET] = "INSERT OR REPLACE INTO notes VALUES(?,?,?)",
 	[Q_NOTE_DROP] = "DELETE FROM notes WHERE kind=? AND key=?",
 	[Q_NOTES] = "SELECT key,text FROM notes WHERE kind=? ORDER BY key",
+	[Q_VOLUME_ADD] = "INSERT INTO volumes VALUES(?,?,?,?)",
+	[Q_VOLUME_DROP] = "DELETE FROM volumes WHERE id=?",
+	[Q_VOLUMES] = "SELECT * FROM volumes ORDER BY created, id",
 };
 static_assert(countof(sql) == QUERIES, "a text per query");
 
@@ -266,17 +277,59 @@ static void move_aside(const char *path, uint64_t stamp, const char *suffix)
 	rename(from, to); // absent -wal and -shm are the usual case; what matters is checked by the reopen
 }
 
-static int reopen_empty(struct store *s, const char *path, struct err *e)
+static int store_copy_file(const char *from, const char *to, struct err *e)
+{
+	auto_fd int in = fs_open(AT_FDCWD, from, O_RDONLY | O_NOFOLLOW, 0, e);
+	auto_fd int out = in < 0 ? -1 : fs_open(AT_FDCWD, to, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600, e);
+	char block[65536];
+	ssize_t n = 0;
+	while (out >= 0 && (n = read(in, block, sizeof block)) > 0)
+		if (fs_write_all(out, block, (size_t)n, e))
+			return -1;
+	if (n < 0)
+		return err_sys(e, "read %s", from);
+	return out < 0 ? -1 : 0;
+}
+
+// The copy that keep.c made takes the file's place, if it is sound. It stays, too: until the next one is made it is the only one.
+static int open_backup(struct store *s, const char *path, struct err *e)
+{
+	auto_free char *backup = xasprintf("%s.backup", path);
+	struct err why;
+	if (access(backup, F_OK))
+		return open_db(s, path, e);
+	if (!store_copy_file(backup, path, &why) && !open_db(s, path, &why) && check(s, &why) == 1) {
+		s->lost = STORE_FROM_BACKUP;
+		return 0;
+	}
+	log_line(LOG_ERROR, "the backup of state.db can not be used either");
+	sqlite3_close(s->db);
+	s->db = NULL;
+	unlink(path);
+	return open_db(s, path, e);
+}
+
+static int reopen_anew(struct store *s, const char *path, struct err *e)
 {
 	uint64_t stamp = clock_unix_ms() / 1000;
 	sqlite3_close(s->db);
 	s->db = NULL;
-	log_line(LOG_ERROR, "state.db is damaged: moved to %s.bad-%llu, starting with no sandboxes; their directories "
-		 "are kept, `skep gc --dry-run` lists them", path, (unsigned long long)stamp);
+	log_line(LOG_ERROR, "state.db is damaged: moved to %s.bad-%llu", path, (unsigned long long)stamp);
 	move_aside(path, stamp, "");
 	move_aside(path, stamp, "-wal");
 	move_aside(path, stamp, "-shm");
-	return open_db(s, path, e);
+	s->lost = STORE_EMPTY;
+	return open_backup(s, path, e);
+}
+
+// The write-ahead log of a file that is not there any more is nobody's.
+static int open_missing(struct store *s, const char *path, struct err *e)
+{
+	uint64_t stamp = clock_unix_ms() / 1000;
+	move_aside(path, stamp, "-wal");
+	move_aside(path, stamp, "-shm");
+	s->lost = STORE_EMPTY;
+	return open_backup(s, path, e);
 }
 
 static int prepare_all(struct store *s, struct err *e)
@@ -297,13 +350,22 @@ static void leave_log(struct store *s, bool on)
 
 static int open_sound(struct store *s, const char *path, struct err *e)
 {
-	if (open_db(s, path, e))
+	if (access(path, F_OK) ? open_missing(s, path, e) : open_db(s, path, e))
 		return -1;
 	leave_log(s, true);
 	if (check_head(s, e))
 		return -1;
 	int sound = check(s, e);
-	return sound < 0 || (!sound && reopen_empty(s, path, e)) ? -1 : 0;
+	return sound < 0 || (!sound && reopen_anew(s, path, e)) ? -1 : 0;
+}
+
+// When the file began without what was before it. A file of an earlier skep, which lost nothing, has no such number.
+static int note_anew(struct store *s, struct err *e)
+{
+	auto_free char *text = xasprintf("INSERT OR REPLACE INTO meta VALUES('anew', %llu)", (unsigned long long)clock_unix_ms());
+	if (s->lost != STORE_FOUND && exec_text(s, text, NULL, e))
+		return -1;
+	return ask_number(s, "SELECT value FROM meta WHERE key='anew'", &s->anew, e);
 }
 
 static int open_all(struct store *s, const char *path, struct err *e)
@@ -313,14 +375,25 @@ static int open_all(struct store *s, const char *path, struct err *e)
 		return -1;
 	leave_log(s, false);
 	auto_buf struct buf answers = BUF_INIT(256); // pragmas answer with rows
-	if (exec_text(s, pragmas, &answers, e) || take_steps(s, have, e))
+	if (exec_text(s, pragmas, &answers, e) || take_steps(s, have, e) || note_anew(s, e))
 		return -1;
 	return prepare_all(s, e);
+}
+
+enum store_lost store_lost(const struct store *s)
+{
+	return s->lost;
+}
+
+uint64_t store_anew(const struct store *s)
+{
+	return s->anew;
 }
 
 struct store *store_open(const char *path, struct err *e)
 {
 	struct store *s = xcalloc(1, sizeof *s);
+	s->path = xstrdup(path);
 	if (open_all(s, path, e)) {
 		store_close(s);
 		return NULL;
@@ -334,11 +407,13 @@ void store_close(struct store *s)
 	if (!s)
 		return;
 	struct err e;
+	store_backup_stop(s);
 	if (s->q[QUERIES - 1] && store_flush(s, &e))
 		log_line(LOG_ERROR, "%s", e.msg);
 	for (int i = 0; i < QUERIES; i++)
 		sqlite3_finalize(s->q[i]);
 	sqlite3_close(s->db);
+	free(s->path);
 	free(s);
 }
 

@@ -10,11 +10,19 @@
 
 struct store;
 
-// A file that fails its integrity check is moved aside (PATH.bad-<time>, logged) and an empty one is made:
-// rows are not rebuilt from directories, gc then lists those as left over.
+// A file that fails its integrity check is moved aside (PATH.bad-<time>, logged). Where it was, or where there was none, the last
+// backup (PATH.backup) takes its place, or an empty file; store_lost says so, and the engine then reads the records that
+// lie beside the sandboxes (keep.c).
 // One of an earlier schema is brought to ours step by step; of a later one: UNSUPPORTED, and nothing in it is touched.
 struct store *store_open(const char *path, struct err *e) MUST_USE;
 void store_close(struct store *s);
+enum store_lost {
+	STORE_FOUND,
+	STORE_FROM_BACKUP, // what was written since the backup is missing
+	STORE_EMPTY,
+};
+enum store_lost store_lost(const struct store *s);
+uint64_t store_anew(const struct store *s); // Unix ms: what is older may belong to rows that were lost; 0 = nothing was
 bool store_is_dirty(const struct store *s); // written since the last checkpoint
 void store_checkpoint(struct store *s);
 
@@ -47,6 +55,17 @@ int store_execs(struct store *s, const char *sandbox, void (*each)(void *ctx, co
 		struct err *e) MUST_USE;
 int store_exec_trim(struct store *s, const char *sandbox, struct err *e) MUST_USE; // keeps the newest STORE_EXECS_KEPT
 #define STORE_EXECS_KEPT 1000
+
+// keep.c. A record of all that the tables say of one thing, for a file beside it; read brings the rows back.
+enum store_thing { STORE_SANDBOX, STORE_SNAPSHOT };
+#define STORE_RECORD_MAX (64u << 20)
+int store_record_write(struct store *s, enum store_thing what, const char *id, struct buf *out, struct err *e) MUST_USE;
+int store_record_read(struct store *s, enum store_thing what, const char *id, const struct buf *record, struct err *e) MUST_USE;
+// A copy of the whole, some pages with each step: 1 = go on, 0 = done, to be synced.
+#define STORE_BACKUP_MS (20ULL * 3600 * 1000)
+bool store_backup_is_due(const struct store *s);
+int store_backup_step(struct store *s, struct err *e) MUST_USE;
+void store_backup_stop(struct store *s);
 
 // snapshot.c
 // Its stack: layer, lowers, n_base; with what a rollback restores: env, image, pin.
@@ -85,6 +104,11 @@ int store_tokens(struct store *s, void (*each)(void *ctx, struct token_row *take
 // Which sandbox was made under an idempotency key; those from before `since` are none. get: 1 = there is one, 0 = none.
 int store_creation_add(struct store *s, const struct creation_row *c, uint64_t since, struct err *e) MUST_USE;
 int store_creation_get(struct store *s, const char *key, uint64_t since, struct creation_row *out, struct err *e) MUST_USE;
+
+// volume.c
+int store_volume_add(struct store *s, const struct volume_row *v, struct err *e) MUST_USE;
+int store_volume_drop(struct store *s, const char *id, struct err *e) MUST_USE;
+int store_volumes(struct store *s, void (*each)(void *ctx, struct volume_row *taken), void *ctx, struct err *e) MUST_USE; // oldest first
 
 // net.c: what sandboxes may reach, secrets, trust, and the answers that stand for every sandbox.
 int store_net_set(struct store *s, const char *sandbox, const struct net_row *n, struct err *e) MUST_USE;

@@ -21,6 +21,7 @@ enum query {
 	Q_KEPT_ADD, Q_KEPT_GET, Q_KEPT_TRIM,
 	Q_PROJECT_SET, Q_PROJECT_DROP, Q_PROJECTS,
 	Q_NOTE_SET, Q_NOTE_DROP, Q_NOTES,
+	Q_VOLUME_ADD, Q_VOLUME_DROP, Q_VOLUMES,
 	QUERIES,
 };
 
@@ -28,6 +29,11 @@ struct store {
 	sqlite3 *db;
 	sqlite3_stmt *q[QUERIES];
 	bool dirty;
+	char *path;
+	enum store_lost lost;
+	uint64_t anew; // keep.c: when it began without what was before
+	sqlite3 *backup_db;
+	sqlite3_backup *backup;
 	uint64_t last_order; // of exec rows: newest first also within a millisecond
 };
 

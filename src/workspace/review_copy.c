@@ -10,6 +10,7 @@
 #include "base/fs.h"
 #include "base/mem.h"
 #include "base/sha256.h"
+#include "base/str.h"
 #include "model/treename.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -238,7 +239,7 @@ static int take_entry(struct collector *c, struct delta_in *in, const struct del
 			       COPY_ENTRIES);
 	if (en->kind == 'c')
 		return err_set(c->e, ERR_INVALID, "an expectation is no change: %.200s", en->path);
-	if (en->kind == 'g' || treename_path_has_git(en->path))
+	if (en->kind == 'g' || (en->kind != 'r' && treename_path_has_git(en->path)))
 		return discard_git(c, in, en);
 	struct copy_entry *out = add(c, en->kind, en->path);
 	out->exec = en->kind != 'l' && en->exec;
@@ -289,16 +290,16 @@ static int check_list(struct collector *c)
 	for (size_t i = 0; i < c->n; i++) {
 		struct copy_entry *en = &c->v[i], *last = to ? &c->v[to - 1] : NULL;
 		bool again = last && !strcmp(en->path, last->path);
-		if (again && (en->kind == 'u' || last->kind == 'u' || (en->kind == 'g' && last->kind == 'g'))) {
+		if (again && (en->kind == 'u' || last->kind == 'u' || (strchr("gr", en->kind) && strchr("gr", last->kind)))) {
 			entry_merge(last, en);
 			continue;
 		}
 		if (again)
 			return err_set(c->e, ERR_INVALID, "the stream of changes names %.200s twice", en->path);
-		if (last && !strchr("dogu", last->kind) && review_path_below(en->path, last->path))
+		if (last && !strchr("dogur", last->kind) && review_path_below(en->path, last->path))
 			return err_set(c->e, ERR_INVALID, "the stream of changes has %.200s below what is no directory",
 				       en->path);
-		c->r->discarded += strchr("gsu", en->kind) != NULL;
+		c->r->discarded += strchr("gsur", en->kind) != NULL;
 		if (to != i)
 			c->v[to] = *en, en->path = en->as = NULL;
 		to++;
@@ -436,6 +437,42 @@ static int collect(struct collector *c, struct delta_in *in)
 	if (ftruncate(c->fd, (off_t)c->at))
 		return err_sys(c->e, "keep the copy of the changes");
 	return check_list(c) || resolve_links(c) || hash_new(c) ? -1 : 0;
+}
+
+const char *review_copy_left_name(const struct copy_entry *en)
+{
+	if (en->kind != 'r')
+		return en->path;
+	bool home = str_has_prefix(en->path, DELTA_WORK_HOME);
+	return en->path + (home ? strlen(DELTA_WORK_HOME) - strlen("~/") : strlen(DELTA_WORK_GIT));
+}
+
+// A bundle has refs and commits of the workspace's own repository only.
+static const char *work_why(const char *path)
+{
+	const char *name = path + strlen(DELTA_WORK_GIT);
+	if (str_has_prefix(path, DELTA_WORK_HOME))
+		return "it lies in the sandbox's home: skep cp takes it";
+	if (str_has_prefix(name, "refs/") || str_has_prefix(name, "stash@") || str_has_prefix(name, "commit "))
+		return "it is only in the sandbox's repository: skep export --bundle takes it";
+	return "it is only in the sandbox's repository: skep shell shows it";
+}
+
+const char *review_copy_left_why(const struct copy_entry *en)
+{
+	switch (en->kind) {
+	case 'r':
+		return work_why(en->path);
+	case 'g':
+		return "git's own data never leaves the sandbox this way";
+	case 's':
+		return "neither file, directory nor link";
+	default:
+		break;
+	}
+	if (strstr(en->path, "/(a path of "))
+		return "its path is too long to be handled: give it a shorter one inside";
+	return "it can not be read";
 }
 
 // Behind what the last list names; what stands there is of a collect that was cut off.

@@ -12,7 +12,7 @@
 #define COPY_ENTRIES 1000000u
 
 struct copy_entry {
-	char kind; // as in base/delta.h: f l d o x h s g u n
+	char kind; // as in base/delta.h: f l d o x h s g u n r
 	bool exec, torn, kept;
 	bool hashed;	    // oid is known
 	uint64_t off, size; // content (of a link: its target) within the map, if kept
@@ -62,6 +62,9 @@ int review_collect(int shadow, struct delta_in *in, const struct collect_spec *s
 int review_copy_open(int shadow, struct review_copy *out, struct err *e) MUST_USE; // NOT_FOUND before the first collect
 void review_copy_unlock(struct review_copy *c); // its list stays, its contents can not be read any more
 void review_copy_done(struct review_copy *c);
+// Of an entry that no review lands: its name as it is told, and why it is left out.
+const char *review_copy_left_name(const struct copy_entry *en);
+const char *review_copy_left_why(const struct copy_entry *en);
 const struct copy_entry *review_copy_find(const struct review_copy *c, const char *path);
 const char *review_copy_bytes(const struct review_copy *c, const struct copy_entry *en); // borrowed; NULL if not kept
 size_t review_copy_lower(const struct review_copy *c, const char *path); // index of the first entry >= path

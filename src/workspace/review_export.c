@@ -189,8 +189,10 @@ static int send(struct export *o, struct err *e)
 
 static int land(struct export *o, char out_commit[41], struct err *e)
 {
-	auto_free char *spec = xasprintf("%s:%s", o->x->ref, o->x->ref), *second = xasprintf("%s/second", o->x->work);
-	if (make_repo(o, e) || verify(o, e) || fetch(o->repo, o->file, NULL, spec, e) || read_ref(o, out_commit, e))
+	const char *ref = o->x->branch ? o->x->ref : "refs/*"; // a bundle may hold any number of refs: all are checked
+	auto_free char *spec = xasprintf("%s:%s", ref, ref), *second = xasprintf("%s/second", o->x->work);
+	*out_commit = 0;
+	if (make_repo(o, e) || verify(o, e) || fetch(o->repo, o->file, NULL, spec, e) || (o->x->branch && read_ref(o, out_commit, e)))
 		return -1;
 	// from a pack of our own making: a bundle's is not checked by every git
 	struct export again = *o;

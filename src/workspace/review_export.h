@@ -10,7 +10,7 @@ struct export_spec {
 	const char *socket, *ticket; // of the exec that writes the bundle
 	const char *work;	     // a directory for the time being; removed
 	const char *base;	     // commit that the host has: what it reaches is not in the bundle; NULL = none
-	const char *ref;	     // the one ref that the bundle must hold
+	const char *ref;	     // that the bundle must hold for a branch
 	const char *dir;	     // the host's work tree; NULL: its objects are not at hand
 	const char *branch;	     // to be made there; NULL: the bundle goes to `out`
 	uint64_t most; // bytes that a bundle may have; 0 = any number

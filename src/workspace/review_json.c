@@ -164,26 +164,17 @@ int change_json(struct review *r, const struct change *c, int context, struct js
 	return rc;
 }
 
-static const char *discarded_why(const struct copy_entry *en)
-{
-	if (en->kind == 'g')
-		return "git's own data never leaves the sandbox this way";
-	if (en->kind == 's')
-		return "neither file, directory nor link";
-	return strstr(en->path, "/(a path of ") ? "its path is too long to be handled: give it a shorter one inside" : "it can not be read";
-}
-
 static void discarded_json(const struct review *r, struct jsonw *w)
 {
 	jw_key(w, "discarded");
 	jw_open(w, '[');
 	for (size_t i = 0; i < r->copy.n; i++) {
 		const struct copy_entry *en = &r->copy.v[i];
-		if (!strchr("gsu", en->kind))
+		if (!strchr("gsur", en->kind))
 			continue;
 		jw_open(w, '{');
-		jw_kstr(w, "path", en->path);
-		jw_kstr(w, "why", discarded_why(en));
+		jw_kstr(w, "path", review_copy_left_name(en));
+		jw_kstr(w, "why", review_copy_left_why(en));
 		jw_close(w, '}');
 	}
 	jw_close(w, ']');

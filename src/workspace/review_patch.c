@@ -357,8 +357,10 @@ void change_name_status(const struct change *c, struct buf *out)
 void patch_unread(const struct copy_entry *en, bool status, struct buf *out)
 {
 	buf_str(out, status ? "X\t" : "skep: not in this patch: ");
-	patch_quote(out, "", en->path);
-	buf_str(out, status ? "\n" : ": it can not be read\n");
+	patch_quote(out, "", review_copy_left_name(en));
+	if (!status)
+		buf_fmt(out, ": %s", review_copy_left_why(en));
+	buf_byte(out, '\n');
 }
 
 static void stat_line(const struct change *c, size_t width, uint64_t most, struct buf *out)

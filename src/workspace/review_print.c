@@ -7,6 +7,7 @@
 #include "workspace/review_mail.h"
 #include "workspace/review_patch.h"
 #include <stdio.h>
+#include <string.h>
 
 #define LINE_MAX_OUT (3u << 30) // one line: a patch of one file, or one change with its text
 
@@ -59,7 +60,7 @@ static int print_unread(const struct review *r, const struct review_request *q, 
 	auto_buf struct buf b = BUF_INIT(LINE_MAX_OUT);
 	for (size_t i = 0; i < r->copy.n; i++) {
 		const struct copy_entry *en = &r->copy.v[i];
-		if (en->kind != 'u' || !is_chosen(&q->apply.set, en->path))
+		if (!strchr("ur", en->kind) || !is_chosen(&q->apply.set, en->path))
 			continue;
 		patch_unread(en, q->format == FORMAT_NAME_STATUS, &b);
 		if (review_print(&b, e))

@@ -157,3 +157,4 @@ void t111_groups(struct probe *p);
 void t112_network(struct probe *p);
 void t113_relay(struct probe *p);
 void t114_gate_memory(struct probe *p);
+void t115_pools(struct probe *p);

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// T-082, T-083, T-085, T-086: how much of the machine a cell can take. Every probe has a hard bound of its own, a
+// T-082, T-083, T-085, T-086, T-115: how much of the machine a cell can take. Every probe has a hard bound of its own, a
 // little above the limit it tests, so that a missing limit costs the host no more than that.
 #include "attack.h"
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -262,6 +265,50 @@ void t085_descriptors(struct probe *p)
 		exhaust(p, kinds[i].what, kinds[i].make, limit);
 	r.rlim_max = r.rlim_cur = (rlim_t)limit * 1024;
 	judge(p, p->outside || setrlimit(RLIMIT_NOFILE, &r) != 0, "raised the limit of open files");
+}
+
+static void attach_to_socket(struct probe *p, int option, const char *name)
+{
+	struct sock_filter take_all = BPF_STMT(BPF_RET | BPF_K, 0xffff);
+	struct sock_fprog prog = {1, &take_all};
+	int one = 1, fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one));
+	judge(p, setsockopt(fd, SOL_SOCKET, option, &prog, sizeof(prog)) != 0, "%s", name);
+	close(fd);
+}
+
+// For six seconds after the socket, and of 4096 for the whole host.
+static void take_flow_label(struct probe *p)
+{
+	struct {
+		unsigned char dst[16];
+		unsigned label;
+		unsigned char action, share;
+		unsigned short flags, expires, linger;
+		unsigned pad;
+	} request = {{0x20, 1, 0x0d, 0xb8}, htonl(0x12345), 0, 255, 1, 0, 0, 0};
+	int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	judge(p, setsockopt(fd, IPPROTO_IPV6, 32, &request, sizeof(request)) != 0, "a flow label");
+	close(fd);
+}
+
+// T-115: what no limit of a cell counts and the host has a fixed amount of. One of each is tried: all or nothing.
+void t115_pools(struct probe *p)
+{
+	unsigned long context = 0;
+	void *huge;
+	int fd;
+
+	judge(p, syscall(SYS_io_setup, 64, &context) != 0, "io_setup: fs.aio-max-nr");
+	attach_to_socket(p, SO_ATTACH_FILTER, "SO_ATTACH_FILTER: net.core.bpf_jit_limit");
+	attach_to_socket(p, SO_ATTACH_REUSEPORT_CBPF, "SO_ATTACH_REUSEPORT_CBPF: net.core.bpf_jit_limit");
+	take_flow_label(p);
+	huge = mmap(NULL, 2 * MIB, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+	judge(p, huge == MAP_FAILED, "a huge page");
+	fd = (int)syscall(SYS_memfd_create, "x", 4);
+	judge(p, fd < 0, "a file of huge pages");
 }
 
 // The flood goes to stderr, the verdict to stdout. What was kept of it is the harness's question.

@@ -62,5 +62,6 @@ const struct row rows[] = {
 	{"T-112", "C", "ways off the machine", t112_network, 0, false},
 	{"T-113", "C", "relays inside and sockets without a file", t113_relay, 0, false},
 	{"T-114", "C", "the gate's memory", t114_gate_memory, 0, false},
+	{"T-115", "H", "pools of the kernel that everybody shares", t115_pools, 0, false},
 };
 const size_t n_rows = LEN(rows);

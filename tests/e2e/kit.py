@@ -24,6 +24,8 @@ CGROUPS = "/sys/fs/cgroup"
 # Other people's sandboxes may come and go on a shared machine; then only what is surely ours counts.
 SHARED = os.environ.get("SKEP_TEST_SHARED") == "1"
 STASH = os.environ.get("SKEP_TEST_STASH", "")
+# Where a skepd that was built with sanitizers writes its reports. tools/run-tests fails when there is one.
+REPORTS = os.environ.get("SKEP_TEST_REPORTS", "")
 
 
 def wait_for(what, seconds=10.0, step=0.02, why="condition"):
@@ -106,6 +108,8 @@ class World:
             "TERM": "xterm",
             "USER": "root" if IS_ROOT else "tester",
         }
+        if REPORTS:  # tests kill skepd: what it had not freed then is no leak
+            self.env["ASAN_OPTIONS"] = f"log_path={REPORTS}/skepd:detect_leaks=0:handle_abort=1:detect_stack_use_after_return=1"
         self.before = Leftovers(self)
         self.started = []  # processes a test started by itself, to be reaped
         self.lent = False

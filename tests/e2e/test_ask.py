@@ -39,17 +39,58 @@ def test_keys(home, terminal, key, verdict, scope):
         assert "asked.test" in home.skep("policy", "show", sid).ok().out
 
 
-def test_keys_typed_ahead_go_to_the_command(home, terminal):
+PAINT = "i=0; while [ $i -lt 150000 ]; do echo PAINT-$i; i=$((i+1)); done"
+RESET = rb"\x1b\[\?1049l.*\x1b\[r.*\x1b\(B\x1b\[m"
+
+
+def quiet(t):
+    """Nothing more came to the terminal for longer than keys are taken for the command's."""
+    t.seen = b""
+    end = time.monotonic() + 0.8
+    while time.monotonic() < end:
+        t.pump(0.05)
+    return t.seen
+
+
+def test_output_is_held(home, terminal):
+    """The command draws on while a question stands: nothing of it is shown, all of it afterwards, and the terminal is as it was."""
     sid = home.new("--ask")
-    t = terminal("exec", "-it", sid, "--", "sh", "-c", f"({CURL}) & read line; echo got=$line; wait")
-    t.expect("allow it. o = once")
-    t.send(b"o\r")
-    t.expect("got=o")
-    time.sleep(0.6)
-    t.send(b"n")
-    t.expect("rc=")
+    command = f"printf '\\033[?1049h\\033[?2004h\\033[8m\\033[2;2r\\033]0;cut'; ({PAINT}) & {CURL}; wait"
+    t = terminal("exec", "-it", sid, "--", "sh", "-c", command)
+    t.expect(RESET + rb".*skep: the sandbox wants to reach asked.test:80\r\nskep: allow it. [^\r]*N = no: ")
+    assert quiet(t) == b""
+    t.send(b"s")
+    t.expect(rb"skep: allowed asked.test:80 for this sandbox\r\n\x1b\[\?1049h\x1b\[\?2004h")
+    t.expect("PAINT-149999", 60)
+    assert t.wait(60) == 0
+    assert answers(home, sid) == [("allow", "sandbox")]
+
+
+@pytest.mark.parametrize("how", ("2>log", "| cat", ">log 2>&1"))
+def test_question_is_on_the_terminal(home, terminal, how):
+    sid = home.new("--ask")
+    line = f"{home.programs}/skep exec -it {sid} -- sh -c '(while :; do echo PAINT; sleep 0.01; done) & {CURL}; kill $!' {how}"
+    t = terminal("/bin/sh", "-c", line)
+    t.expect("allow it. [^\r]*N = no: ")
+    assert quiet(t) == b""
+    t.send(b"x")
+    t.expect("skep: refused asked.test:80\r\n")
     t.wait()
     assert answers(home, sid) == [("deny", "once")]
+
+
+def test_other_prompts_hold_output_too(home, terminal):
+    """A command in the background of the same terminal can not draw over what a verb asks."""
+    sid = home.new()
+    go = f"{home.programs}/skep exec {sid} -- sh -c 'while :; do echo PAINT; sleep 0.01; done' </dev/null & read go; "
+    t = terminal("/bin/sh", "-c", go + f"{home.programs}/skep secret set held --host a.test --as bearer; kill $!; wait $!; echo over")
+    t.expect("PAINT")
+    t.send(b"\n")
+    t.expect("not shown.: ")
+    assert b"PAINT" not in quiet(t)
+    t.send(b"\x03" if False else b"secret-value\r")
+    t.expect("PAINT|over")
+    t.wait(30)
 
 
 def test_answered_by_another_front_end(home, terminal):

@@ -5,6 +5,7 @@ import json
 import os
 import socket
 import threading
+import time
 
 from kit import IS_ROOT, wait_for
 from stream_kit import Events, Files, connect, connection, http_do, query
@@ -132,6 +133,15 @@ def test_search(home):
     assert [h["path"] for h in f.do("search", regex="f(x)", literal=True)[1]["hits"]] == ["src/a.py"]
     assert [h["path"] for h in f.do("search", regex="return", **{"not": ["src"]})[1]["hits"]] == ["long"]
     assert f.do("search", regex=".", limit=2)[1]["more"]
+    # Counted repeats multiply, and a line may take longer than there is time.
+    for big in ("(((a{255}){255}){255}){255}", "(a{1,100}){1,100}", "([(){}]{0,255}){0,255}", "(" * 300 + "a" + "){2}" * 300):
+        status, bad = f.do("search", regex=big)
+        assert status == 400 and "too large" in bad["error"]["message"], bad
+    assert f.do("search", regex="(" * 20 + "x{3}" + ")" * 20 + "{0,255}|[]{9}]{200}|a{9}")[0] == 200
+    f.put("slow/line", b"a" * 1000000, parents=1)
+    began = time.monotonic()
+    assert f.do("search", regex="(a{0,60}){0,60}b", path="slow", timeout_ms=500)[1]["more"]
+    assert time.monotonic() - began < 30
     status, bad = f.do("search", regex="(")
     assert status == 400 and "(" in bad["error"]["message"]
 

@@ -344,6 +344,36 @@ with socket.create_connection(("canary.test", {http.port})) as s:
     assert [n for n in http.names if "evil" not in n[1][0]] == [("GET /canary.test HTTP/1.1", [f"canary.test:{http.port}"])]
     e = cell.event("denied", name="canary.test", what="request")
     assert "other.test" in json.dumps(e)  # both names
+    # Requests whose first line is malformed, and that servers may take all the same; whole and in pieces.
+    firsts = [b" GET / HTTP/1.1", b"\0\tGET / HTTP/1.1", b"G\0T / HTTP/1.1", b"G(T / HTTP/1.1", b"A" * 65 + b" / HTTP/1.1", b"GET\x0b/\x0cHTTP/1.1", b"GET /HTTP/1.1", b"GET /", b"GET / XTTP/1.1", b"\xef\xbb\xbfGET / HTTP/1.1", b"GET / HTTP /1.1"]
+    raw = Canary(answer=b"taken\n")
+    cell = Cell(home, "--allow", f"canary.test:{raw.port}=127.0.0.1")
+    assert cell.tries(f"say(tcp('canary.test', {raw.port}, b'EHLO me\\r\\n', more=False))") == "taken\n"
+    cell.tries(f'''
+for line in {firsts!r}:
+    say(tcp("canary.test", {raw.port}, line + b"\\r\\nHost: evil.test\\r\\n\\r\\n", 1))
+    with socket.create_connection(("canary.test", {raw.port})) as s:
+        for at in range(0, len(line), 5):
+            try:
+                s.sendall(line[at:at + 5])
+            except OSError:
+                break
+        try:
+            s.sendall(b"\\r\\nHost: evil.test\\r\\n\\r\\n")
+            s.recv(100)
+        except OSError:
+            pass
+with socket.create_connection(("canary.test", {raw.port})) as s:
+    s.sendall(b" G")
+    say(s.recv(100).decode())
+    s.sendall(b"ET / HTTP/1.1\\r\\nHost: evil.test\\r\\n\\r\\n")
+    try:
+        say(s.recv(100).decode())
+    except OSError:
+        pass''')
+    assert not [x for x in raw.seen if b"evil.test" in bytes(x)], raw.seen
+    assert cell.event("denied", what="connect", why="an HTTP request whose first line is malformed")
+    raw.close()
     # Upstream's certificate is not one that anybody vouches for: the opened connection ends there.
     got = cell.tries(f"say(tls('canary.test', {tls_canary.port}, 'canary.test', b'GET / HTTP/1.1\\r\\nHost: canary.test:{tls_canary.port}\\r\\nConnection: close\\r\\n\\r\\n'))")
     assert "secret page" not in got, got
@@ -562,11 +592,19 @@ def test_a_request_that_says_two_things(home, http):
     port = http.port
     cell = Cell(home, "--allow", f"GET canary.test:{port}/open/*=127.0.0.1", "--allow", f"other.test:{port}=127.0.0.1")
     tries = [("/open/a", f"{n}: {v}") for n, v in (("X-HTTP-Method-Override", "DELETE"), ("x_http_method", "DELETE"), ("X-Method-Override", "PUT"), ("X-Original-URL", "/closed"), ("X-Rewrite-URL", "/closed"))]
+    tries += [("/open/a", f"{n}: /closed") for n in ("X-Original-URI", "X-Forwarded-URI", "X-HTTP-DestinationURL", "X-Method")]
     tries += [("/open/a?_method=DELETE", "X-Any: 1"), ("/open/a?b=1&%5fmethod=PUT", "X-Any: 1")]
     got = cell.tries(f"say([get('canary.test', {port}, p, [f]) for p, f in {tries!r}])")
     assert all(x.startswith("HTTP/1.1 403") for x in got) and not http.names, got
     assert len(cell.events("denied", what="request")) == len(tries)
     assert "X-Original-URL may say another" in cell.event("denied", what="request", why="X-Original-URL may say another method or path than the one that is judged")["why"]
+    # The same in a form, where a rule names a method.
+    form = "b=1&_method=DELETE"
+    post = f"POST /open/a HTTP/1.1\r\nHost: canary.test:{port}\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: {len(form)}\r\n\r\n"
+    home.skep("policy", "set", cell.id, "--allow", f"POST canary.test:{port}/open/*=127.0.0.1").ok()
+    cell.tries(f"say(tcp('canary.test', {port}, {(post + form).encode()!r}, 2))")
+    assert cell.event("denied", what="request", why="a field of the form may say another method or path than the one that is judged")
+    assert form.encode() not in b"".join(http.seen)
     # The control: without such a field, and where no rule looks at requests, it goes through.
     assert all("canary" in x for x in cell.tries(f"say([get('canary.test', {port}, '/open/a'), get('other.test', {port}, '/', ['X-HTTP-Method-Override: PUT'])])"))
 

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from kit import ROOT, find_procs, proc_start, proc_state, wait_for
+from kit import ROOT, find_procs, proc_start, proc_state, remove_tree, wait_for
 from test_repo import Web
 
 
@@ -235,6 +235,72 @@ def test_gc_takes_snapshots_nobody_can_use(home, skep):
     skep("new", "--from", "n0").fails(3, first)
     gc(home)
     assert skep("snapshots", "--all", "--json").json()["snapshots"] == []
+
+
+# -- state.db is lost --------------------------------------------------------------------------------------------
+def lose_state(home, how):
+    """The skepd that is there next finds no state.db, or none that it can read."""
+    for name in os.listdir(home.skep_home):
+        if name.startswith("state.db") and (how == "no backup" or name != "state.db.backup"):
+            os.unlink(f"{home.skep_home}/{name}")
+    if how == "damaged":
+        with open(f"{home.skep_home}/state.db", "wb") as f:
+            f.write(b"not a database at all" * 500)
+
+
+@pytest.mark.parametrize("how", ["missing", "damaged", "no backup"])
+def test_a_lost_state_is_rebuilt(home, skep, how):
+    """Sandboxes, snapshots and live cells come back from what lies beside them; nothing that is unknown is removed."""
+    sid, live, gone = home.new("--name", "one", "--ttl", "1h", "-e", "K=v"), home.new(), home.new()
+    skep("exec", sid, "--", "sh", "-c", "echo precious > work").ok()
+    skep("snapshot", sid, "moment").ok()
+    skep("exec", sid, "--", "sh", "-c", "echo more > later").ok()
+    skep("stop", sid).ok()
+    skep("exec", "-d", live, "--", "sleep", "1000").ok()
+    skep("rm", "--force", gone).ok()
+    was = home.show(sid)
+    wait_for(lambda: os.path.exists(f"{home.skep_home}/state.db.backup"), 30, why="the first backup")
+    stop_skepd(home)
+    unknown = f"{home.skep_home}/layers/labcdefghijklmnop"
+    os.makedirs(f"{unknown}/ws")
+    time.sleep(0.1)
+    lose_state(home, how)
+    now = home.show("one")
+    same = ("id", "name", "state", "limits", "workspace_path", "repo", "expires", "created", "labels")
+    assert {k: now.get(k) for k in same} == {k: was.get(k) for k in same} and now["pending"] is None
+    assert {b["id"] for b in home.ps()} == {sid, live} and home.show(live)["state"] == "running"
+    assert skep("exec", live, "--", "echo", "here").ok().line == "here"
+    left = gc(home)
+    assert "stays" in left["layers/labcdefghijklmnop"]["why"] and not left["layers/labcdefghijklmnop"]["done"] and os.path.isdir(unknown)
+    assert skep("exec", "one", "--", "sh", "-c", "cat work later; echo $K").ok().out == "precious\nmore\nv\n"
+    skep("rollback", "one", "moment").ok()
+    assert skep("exec", "one", "--", "sh", "-c", "ls").ok().out.split().count("later") == 0
+    skep("rm", "one").fails(4, "pending")
+    skep("rm", "--force", "one", live).ok()
+    assert not home.ps()
+    os.rmdir(f"{unknown}/ws")
+    os.rmdir(unknown)
+
+
+def test_a_damaged_record_costs_its_own_sandbox_only(home, skep):
+    ids = [home.new(), home.new()]
+    for sid in ids:
+        skep("exec", sid, "--", "sh", "-c", "echo x > work").ok()
+        skep("stop", sid).ok()
+    stop_skepd(home)
+    with open(f"{home.skep_home}/sandboxes/{ids[0]}/row", "r+b") as f:
+        f.seek(100)
+        f.write(b"\xff" * 20)
+    time.sleep(0.1)
+    lose_state(home, "no backup")
+    assert [b["id"] for b in home.ps()] == [ids[1]]
+    left = gc(home)
+    assert "stays" in left[f"sandboxes/{ids[0]}"]["why"] and os.path.isdir(f"{home.skep_home}/sandboxes/{ids[0]}")
+    gone_work = [f"{home.skep_home}/layers/{n}" for n in layers(home) if os.path.exists(f"{home.skep_home}/layers/{n}/ws/work")]
+    assert len(gone_work) == 2
+    skep("rm", "--force", ids[1]).ok()
+    for d in (*gone_work, f"{home.skep_home}/sandboxes/{ids[0]}"):
+        remove_tree(d)
 
 
 def derive(home, n, used, size=1 << 20):

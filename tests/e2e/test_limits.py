@@ -134,6 +134,48 @@ def test_memory_that_hides(home, skep, how):
     usable(home, sid)
 
 
+UNREAD = """
+import socket, time
+listener = socket.create_server(("127.0.0.1", 0), backlog=200)
+kept, total, moved = [], 0, True
+for i in range(120):
+    kept += [socket.create_connection(listener.getsockname()), listener.accept()[0]]
+    kept[-2].setblocking(False)
+block = bytes(1 << 18)
+while moved and total < 500 << 20:
+    moved = 0
+    for s in kept[::2]:
+        try:
+            moved += s.send(block)
+        except BlockingIOError:
+            pass
+    total += moved
+print(total >> 20, flush=True)
+time.sleep(60)
+"""
+
+
+def test_memory_in_sockets(home, skep):
+    """What nobody reads is the kernel's memory: a control group refuses it past its limit, else its owner is killed."""
+    sid = home.new("--memory", "128M")
+    xid = skep("exec", "-d", sid, "--", "python3", "-c", UNREAD).ok().line
+    full = wait_for(lambda: skep("logs", xid).out.strip() or home.exec_row(xid)["state"] == "exited", 60, 0.3, "the sockets to be full")
+    if full is True or int(full) > 128:
+        hit(home, sid, "memory")
+        assert wait_for(lambda: (lambda r: r["state"] == "exited" and r)(home.exec_row(xid)))["status"] != 0
+    usable(home, sid)
+
+
+def test_queues_count_as_memory(home, skep):
+    """Messages and semaphores that no process holds."""
+    fill = "import ctypes\nlibc = ctypes.CDLL(None)\nfor i in range(2000):\n    if libc.semget(0, 8000, 0o1600) < 0:\n        break\nprint(i, flush=True)\nimport time; time.sleep(60)\n"
+    sid = home.new("--memory", "128M")
+    xid = skep("exec", "-d", sid, "--", "python3", "-c", fill).ok().line
+    hit(home, sid, "memory")
+    assert wait_for(lambda: (lambda r: r["state"] == "exited" and r)(home.exec_row(xid)))["status"] != 0
+    usable(home, sid)
+
+
 # A writer that does not want to be seen. Each fills until it is stopped, in steps that leave time to look.
 FILL = """
 block = os.urandom(1 << 20)

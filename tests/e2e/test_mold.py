@@ -2,6 +2,7 @@
 """What a cell leaves untouched serves the next one at the same place (src/cell/mold.h). The cookie of the network namespace
 tells which mold a cell came from; unlike its number in /proc it is never given away again."""
 import os
+import shutil
 import signal
 import time
 
@@ -10,6 +11,10 @@ import pytest
 from kit import IS_ROOT, proc_state, read_proc, wait_for
 
 NS = "/usr/bin/python3 -c 'import socket; print(int.from_bytes(socket.socket().getsockopt(1, 71, 8), \"little\"))'"
+
+
+# Asks only for the way: no packet moves, and the namespace keeps what it found out.
+CONNECT_6 = "import socket; socket.socket(socket.AF_INET6, socket.SOCK_DGRAM).connect((\"::1\", 9))"
 
 
 def mold_pids(home):
@@ -62,6 +67,7 @@ def test_used_again_with_a_name_for_commits(home, skep):
         "touch y && rm y",
         "exec 3<>/dev/tcp/127.0.0.1/9 || true",
         "echo x > /dev/udp/127.0.0.1/9",
+        f"python3 -c '{CONNECT_6}'",
     ) + (() if IS_ROOT else (  # the scratch space belongs to the one user there is
         "chmod 700 /tmp",
         "chmod 1770 /dev/shm; touch /dev/shm/x",
@@ -75,6 +81,52 @@ def test_not_after_a_touch(skep, mark):
     marked = skep("run", "--", "bash", "-c", f"{NS}; {mark} 2>/dev/null; true").ok().line
     skep("rm", "--all", "--force").ok()
     assert marked not in runs(skep, 12)
+
+
+def test_network_reads_as_new(skep):
+    """Whatever the kernel lists of a network namespace is the same for a cell that follows another as for the first one."""
+    look = "cd /proc/net; cat ip6_flowlabel igmp igmp6 snmp snmp6 netstat ipv6_route rt6_stats if_inet6 fib_trie sockstat6 dev arp; " + NS
+    first = skep("run", "--", "sh", "-c", look).ok().out.splitlines()[:-1]
+    for _ in range(6):
+        skep("run", "--", "python3", "-c", CONNECT_6).ok()
+        assert skep("run", "--", "sh", "-c", look).ok().out.splitlines()[:-1] == first
+
+
+def test_sees_the_files_of_today(home, skep):
+    """An overlay keeps what it looked up: a file that an editor replaced, one that came, and one that went."""
+    look = f"cat f; cat d/g; ls new gone 2>/dev/null; {NS}"
+    os.mkdir(f"{home.dir}/d")
+    seen = []
+    for i in range(10):
+        for name in ("f", "d/g"):
+            with open(f"{home.dir}/.next", "w", encoding="ascii") as f:
+                f.write(f"{i}\n")
+            os.rename(f"{home.dir}/.next", f"{home.dir}/{name}")
+        come, went = ("new", "gone") if i % 2 else ("gone", "new")
+        with open(f"{home.dir}/{come}", "w", encoding="ascii"):
+            pass
+        if os.path.exists(f"{home.dir}/{went}"):
+            os.unlink(f"{home.dir}/{went}")
+        *lines, ns = skep("run", "--", "sh", "-c", look).ok().out.splitlines()
+        assert lines == [str(i), str(i), come]
+        seen.append(ns)
+    assert len(set(seen)) < len(seen), "no mold was used again: the test shows nothing"
+
+
+def test_a_live_cell_sees_the_files_of_today(home, skep):
+    """Before a command starts, at most once a second (src/cell/refresh.h)."""
+    with open(f"{home.dir}/f", "w", encoding="ascii") as f:
+        f.write("old\n")
+    sid = skep("new").ok().line
+    assert skep("exec", sid, "--", "cat", "f").ok().line == "old"
+    assert skep("exec", sid, "--", "ls", "new").rc != 0
+    with open(f"{home.dir}/.next", "w", encoding="ascii") as f:
+        f.write("new\n")
+    os.rename(f"{home.dir}/.next", f"{home.dir}/f")
+    with open(f"{home.dir}/new", "w", encoding="ascii"):
+        pass
+    wait_for(lambda: skep("exec", sid, "--", "cat", "f", "new").out == "new\n", 20, 0.3, "the cell to see what the host made")
+    skep("rm", "--force", sid).ok()
 
 
 def test_carries_nothing_over(home, skep):
@@ -239,14 +291,17 @@ def test_one_that_was_asked_for_and_never_came(home, skep):
     assert not any(i in skep("gc", "--dry-run").ok().out for i in ids(home))
 
 
-def test_a_waiting_first_process_that_dies(home, skep):
-    who(skep)
+@pytest.mark.parametrize("opts", ((), ("--nested",)))
+def test_a_waiting_first_process_that_dies(home, skep, opts):
+    for _ in range(2):
+        who(skep, *opts)
+    time.sleep(0.2)
     home.watch()
     firsts = [p for p, _ in home.seen if b"\t1\n" in read_proc(p, "status").partition(b"NSpid:")[2].partition(b"\n")[0] + b"\n"]
     assert firsts
     kill_all(firsts)
     for _ in range(4):
-        assert who(skep)[0]
+        assert who(skep, *opts)[0]
 
 
 def test_a_daemon_that_dies_leaves_no_names(home, skep):
@@ -257,6 +312,91 @@ def test_a_daemon_that_dies_leaves_no_names(home, skep):
     assert not before & ids(home)
     home.api("POST", "/v1/shutdown", {})
     wait_for(lambda: not ids(home), why="the names that were put aside to go")
+
+
+# -- kinds that have no mold are built ahead in a slot of their own (src/backend/recipe.c) ------------------------------
+
+KINDS = ("root", "nested", "image", "snapshot")
+START = "sed 's/.*) //' /proc/1/stat | cut -d' ' -f20"  # of the first process, in ticks since the machine came up
+
+
+def options(home, skep, kind, busybox):
+    """What makes a sandbox of that kind, more than once."""
+    if kind == "root":
+        home.lend()
+    if kind == "image":
+        os.makedirs(f"{home.top}/tiny/bin")
+        shutil.copy(busybox, f"{home.top}/tiny/bin/busybox")
+        for name in ("sh", "ls", "cat", "cut", "sed", "touch", "hostname", "true"):
+            os.symlink("busybox", f"{home.top}/tiny/bin/{name}")
+        return ["--image", skep("image", "import", f"{home.top}/tiny").ok().line]
+    if kind == "snapshot":
+        sid = home.new()
+        skep("exec", sid, "--", "sh", "-c", "echo sealed > below").ok()
+        return ["--from", skep("snapshot", sid, "--json").ok().json()["id"]]
+    return [f"--{kind}"]
+
+
+def waited(before, ticks):
+    """Was it there before it was asked for, and not just by the coarseness of a tick?"""
+    return int(ticks) / os.sysconf("SC_CLK_TCK") < before - 0.02
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_built_ahead(home, skep, kind, busybox):
+    opts, seen, ahead = options(home, skep, kind, busybox), set(), []
+    script = f"hostname; {START}; ls -A /tmp /dev/shm | sed '/^$/d; /:$/d'; touch /tmp/mark /dev/shm/mark"
+
+    def run():
+        before = time.clock_gettime(time.CLOCK_BOOTTIME)
+        name, ticks, *left = skep("run", *opts, "--", "sh", "-c", script).ok().out.splitlines()
+        assert name not in seen and [x for x in left if x not in home.top.split("/")] == []
+        seen.add(name)
+        ahead.append(waited(before, ticks))
+        return sum(ahead) >= 3
+
+    wait_for(run, 60, 0.2, why=f"sandboxes of the kind {kind} to be built ahead")
+    skep("rm", "--all", "--force").ok()
+
+
+def test_no_kind_is_taken_for_another(home, skep, busybox):
+    home.lend()
+    tiny = options(home, skep, "image", busybox)
+    for _ in range(3):
+        for opts, says in (([], "user no yes"), (["--root"], "root no yes"), (["--nested"], "user yes yes"), (tiny, "user no no"), (["--root", "--nested"], "root yes yes")):
+            script = "[ -w /etc ] && echo root || echo user; [ $(cat /proc/sys/user/max_user_namespaces) = 0 ] && echo no || echo yes; [ -e /usr/bin ] && echo yes || echo no"
+            assert " ".join(skep("run", *opts, "--", "sh", "-c", script).ok().out.split()) == says, opts
+        time.sleep(0.2)
+
+
+def test_a_replaced_project_is_noticed_by_every_kind(home, skep):
+    for _ in range(3):
+        skep("run", "--nested", "--", "true").ok()
+        time.sleep(0.2)
+    os.rename(home.dir, home.dir + ".old")
+    os.mkdir(home.dir)
+    with open(f"{home.dir}/new", "w", encoding="ascii") as f:
+        f.write("new\n")
+    assert [skep("run", "--nested", "--", "cat", "new").ok().line for _ in range(4)] == ["new"] * 4
+
+
+def test_a_fork_is_built_before_it_is_used(home, skep):
+    origin = home.new()
+    skep("exec", origin, "--", "sh", "-c", "echo here > below").ok()
+    forks = []
+
+    def fork():
+        forks.append(skep("fork", origin).ok().line)
+        time.sleep(0.3)  # somebody looks at its name
+        before = time.clock_gettime(time.CLOCK_BOOTTIME)
+        name, ticks, below = skep("exec", forks[-1], "--", "sh", "-c", f"hostname; {START}; cat below").ok().out.split()
+        assert (name, below) == (forks[-1], "here")
+        return waited(before, ticks)
+
+    wait_for(fork, 60, 0.1, why="a fork to be built ahead")
+    skep("fork", origin, "-n", "3").ok()  # more than are built
+    skep("rm", "--all", "--force").ok()  # those that never ran, too
+    assert home.ps() == []
 
 
 # -- cells that end while slots abound rest until creates pause (src/backend/nursery.c) --------------------------------

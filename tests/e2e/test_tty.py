@@ -70,6 +70,8 @@ def test_control_z_suspends_and_fg_goes_on(home, terminal):
     t.expect("host> ")
     t.send("skep run -- sh -c 'echo started; cat; echo ended'\n")
     t.expect(r"[\r\n]started")
+    t.send("first\n")  # cat runs: a shell that is in vfork can not be stopped, so it would not be seen stopping
+    t.expect("first.*first")
     t.send(b"\x1a")
     t.expect("Stopped")
     t.expect("host> ")
@@ -255,3 +257,18 @@ def test_what_is_read_later_does_not_steer_the_terminal(home, terminal):
             home.skep("stop", "late").ok()  # an attach now shows what was kept
     t = terminal("logs", "--raw", xid)
     assert t.wait(30) == 0 and evil.encode() in t.seen
+
+
+def test_json_and_patches_on_a_terminal(home, terminal, project):
+    """What a sandbox named does not steer the terminal that its journal and its patch are shown on."""
+    bad = "a\u009b31m\u202e\u2028b"
+    sid = home.new()
+    home.skep("exec", sid, "--", "sh", "-c", f"printf '%s\n' '{bad}' >f; true", bad).ok()
+    for argv in (["log", "--json", sid], ["log", "--json", "--type", "exec", sid], ["export", sid, "--patch", "-"], ["export", sid, "--patch", "/dev/stdout"]):
+        t = terminal(*argv, cwd=project)
+        assert t.wait() == 0
+        text = t.seen.decode()
+        assert "31m" in text and not set(text) & set("\u009b\u202e\u2028"), (argv, text)
+    t = terminal("export", sid, "--bundle", "-", cwd=project)
+    assert t.wait() == 2 and b"pipe" in t.seen
+    assert bad in home.skep("log", "--json", sid).ok().out and bad in home.skep("export", sid, "--patch", "-").ok().out

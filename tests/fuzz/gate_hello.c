@@ -22,6 +22,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	enum sniff whole = hello_sniff(data, size), early = hello_sniff(data, size / 2);
 	if (early != SNIFF_MORE && early != whole && size / 2 < HELLO_LINE)
 		abort();
+	struct request_scan once = {0}, twice = {0};
+	request_scan_feed(&once, data, size);
+	request_scan_feed(&twice, data, size / 2);
+	request_scan_feed(&twice, data + size / 2, size - size / 2);
+	if (once.state != twice.state)
+		abort();
 	enum hello_state s = hello_parse(data, size, &h), half = hello_parse(data, size / 2, &part);
 	if (s == HELLO_BAD && !h.why)
 		abort();

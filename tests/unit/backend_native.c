@@ -43,6 +43,13 @@ static void turn(uint64_t ms)
 	assert_int_equal(loop_run(&loop, &e), 0);
 }
 
+// What was sent has come, on however slow a machine.
+static void turn_some(void)
+{
+	for (int i = 0; i < 5; i++)
+		turn(10);
+}
+
 // The pool is filled a few slots at a time, with pauses.
 static void turn_until(const int *count, int n)
 {
@@ -529,15 +536,17 @@ static void what_will_probably_come_is_built_ahead(void **state)
 	(void)state;
 	struct watched w = watched(), other = watched();
 	struct identity a, b;
+	char place[] = "/another/place";
 	be->lender = (struct lender){lend, give_back, NULL};
 	turn(20);
-	assert_false(be->ops->expects(be, NULL, &a)); // nothing was ever started
+	const struct cell_spec like = {.profile = PROFILE_USER}, elsewhere = {.base = place};
+	assert_false(be->ops->expects(be, &like, &a)); // nothing was ever started
 	bring_up(&w);
 	turn_until(&expected, WARM_MIN);
 	assert_int_equal(lent, WARM_MIN);
-	assert_false(be->ops->expects(be, "/another/place", &a));
-	assert_true(be->ops->expects(be, NULL, &a));
-	assert_true(be->ops->expects(be, NULL, &b));
+	assert_false(be->ops->expects(be, &elsewhere, &a));
+	assert_true(be->ops->expects(be, &like, &a));
+	assert_true(be->ops->expects(be, &like, &b));
 	assert_string_not_equal(a.id, b.id);
 	// the one gets what was built for it
 	start_as(&other, a.id, PROFILE_USER, true);
@@ -553,6 +562,116 @@ static void what_will_probably_come_is_built_ahead(void **state)
 	struct watched odd = watched();
 	start_as(&odd, "s1", PROFILE_USER, true);
 	assert_int_equal(given_back, 1);
+	be->lender = (struct lender){0};
+}
+
+static struct cell_spec stacked_spec(enum profile p, const char *id, char *layer, char **lowers)
+{
+	static char empty[] = "";
+	struct cell_spec s = {.profile = p, .skep_home = empty, .sandbox_dir = empty, .layer = layer, .lowers = lowers, .ws_path = empty, .home = empty};
+	memcpy(s.sandbox, id, strlen(id) + 1);
+	return s;
+}
+
+// A bring-up with whatever slot the backend has, or asks for.
+static struct chan *bring_up_as(struct watched *w, struct cell_spec *s)
+{
+	int before = n_specs;
+	s->hostname = s->sandbox;
+	w->cell = be->ops->start(be, s, true, &w->w);
+	turn_until(&n_specs, before + 1);
+	answer_up(spec_at);
+	turn_until(&w->ups, 1);
+	assert_int_equal(w->failed.kind, ERR_NONE);
+	return spec_at;
+}
+
+static void kinds_without_a_mold_are_built_ahead(void **state)
+{
+	(void)state;
+	struct watched w[4] = {watched(), watched(), watched(), watched()};
+	struct identity a = {0}, b;
+	char layer[128], *none[] = {NULL}, image[] = "/images/i1";
+	assert_int_equal(fmt_to(layer, sizeof layer, "%s/layer", dir), 0);
+	be->lender = (struct lender){lend, give_back, NULL};
+	turn_until(&wants_warm, WARM_MIN);
+	struct cell_spec root = stacked_spec(PROFILE_ROOT, "s1", layer, none), other = root;
+	assert_false(be->ops->expects(be, &root, &a));
+	bring_up_as(&w[0], &root);
+	turn_until(&wants_cold, 3); // its own, one that is told what to expect, one for another kind
+	turn_until(&expected, 1);
+	other.nested = true;
+	assert_false(be->ops->expects(be, &other, &b));
+	other.nested = false;
+	other.image = image;
+	assert_false(be->ops->expects(be, &other, &b));
+	assert_true(be->ops->expects(be, &root, &a));
+	assert_false(be->ops->expects(be, &root, &b)); // there is but one
+	struct cell_spec same = stacked_spec(PROFILE_ROOT, a.id, layer, none);
+	struct chan *built = bring_up_as(&w[1], &same);
+	turn_until(&expected, 3); // two of a kind that is started again and again
+	// what comes with a promised identity and is another kind never gets the slot that was built
+	assert_true(be->ops->expects(be, &root, &a));
+	other = stacked_spec(PROFILE_ROOT, a.id, layer, none);
+	other.nested = true;
+	int closed = n_closed;
+	struct chan *cold = bring_up_as(&w[2], &other);
+	turn_until(&n_closed, closed + 1);
+	assert_ptr_not_equal(cold, built);
+	assert_int_equal(given_back, 0);
+	be->lender = (struct lender){0};
+}
+
+static void a_stack_of_layers_is_learned_the_second_time(void **state)
+{
+	(void)state;
+	struct watched w[2] = {watched(), watched()};
+	struct identity a;
+	char layer[128], lower[] = "/layers/l1", *lowers[] = {lower, NULL};
+	assert_int_equal(fmt_to(layer, sizeof layer, "%s/layer", dir), 0);
+	be->lender = (struct lender){lend, give_back, NULL};
+	turn_until(&wants_warm, WARM_MIN);
+	struct cell_spec s = stacked_spec(PROFILE_USER, "s1", layer, lowers), t = stacked_spec(PROFILE_USER, "s2", layer, lowers);
+	bring_up_as(&w[0], &s);
+	turn_until(&wants_cold, 2); // the second waits for whatever comes
+	turn(200);
+	assert_int_equal(expected, 0);
+	bring_up_as(&w[1], &t);
+	turn_until(&expected, 2);
+	assert_true(be->ops->expects(be, &s, &a));
+	be->lender = (struct lender){0};
+}
+
+static void a_fork_is_built_before_it_is_started(void **state)
+{
+	(void)state;
+	struct watched w[2] = {watched(), watched()};
+	char layer[128], lower[] = "/layers/l1", *lowers[] = {lower, NULL}, *others[] = {layer, NULL};
+	assert_int_equal(fmt_to(layer, sizeof layer, "%s/layer", dir), 0);
+	be->lender = (struct lender){lend, give_back, NULL};
+	turn_until(&wants_warm, WARM_MIN);
+	struct cell_spec s = stacked_spec(PROFILE_USER, "s1", layer, lowers), fork = stacked_spec(PROFILE_USER, "s2", layer, others);
+	bring_up_as(&w[0], &s);
+	turn_until(&wants_cold, 2);
+	turn_some();
+	fork.hostname = fork.sandbox;
+	be->ops->prepare(be, &fork);
+	turn_until(&expected, 1);
+	int specs = n_specs;
+	bring_up_as(&w[1], &fork);
+	assert_int_equal(n_specs, specs + 1);
+	// a fork that goes takes its slot along; nobody's identity is given back
+	fork = stacked_spec(PROFILE_USER, "s3", layer, others);
+	turn_until(&wants_cold, 3);
+	turn_some();
+	fork.hostname = fork.sandbox;
+	be->ops->prepare(be, &fork);
+	turn_until(&expected, 2);
+	int closed = n_closed;
+	be->ops->forsake(be, "s3");
+	turn_until(&n_closed, closed + 1);
+	assert_int_equal(lent, 0);
+	assert_int_equal(given_back, 0);
 	be->lender = (struct lender){0};
 }
 
@@ -576,6 +695,9 @@ int main(void)
 		T(work_on_layers_is_answered),
 		T(processes_are_counted),
 		T(what_will_probably_come_is_built_ahead),
+		T(kinds_without_a_mold_are_built_ahead),
+		T(a_stack_of_layers_is_learned_the_second_time),
+		T(a_fork_is_built_before_it_is_started),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

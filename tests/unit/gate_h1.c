@@ -2,6 +2,7 @@
 // HTTP/1.x messages of the gate: what is taken, what is refused because two readers could disagree, what goes on.
 #include "base/mem.h"
 #include "gate/h1.h"
+#include "gate/override.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -250,7 +251,12 @@ static void test_override(void **state)
 {
 	static const char *const methods[] = {"X-HTTP-Method-Override", "x_http_method_override", "X-Http-Method", "X-METHOD-OVERRIDE"};
 	static const char *const paths[] = {"X-Original-URL", "x-rewrite_url"};
-	static const char *const queries[] = {"/?_method=PUT", "/a?b=1&_method", "/a?%5Fmethod=x", "/a?b;_method=x"};
+	static const char *const more_methods[] = {"X-Method", "HTTP-Method", "X-HTTP-Verb", "x.http.verb.override", "X-HTTP-Methods"};
+	static const char *const more_paths[] = {"X-Original-URI", "X-Forwarded-URI", "X-HTTP-DestinationURL", "X_Envoy_Original_Path", "X-Replaced-Path", "x-request-uri",
+						 "Path-Info", "Destination", "X-Forwarded-Prefix", "X-Amz-Copy-Source", "Script-Name", "X-Rewritten", "X-Url-Scheme", "Base-URL"};
+	static const char *const harmless[] = {"X-Amz-Security-Token", "Access-Control-Request-Method", "Upgrade-Insecure-Requests", "Referer", "Origin", "User-Agent",
+					       "X-Stainless-Retry-Count", "If-Match", "Cache-Control", "X-Requested-With", "Purpose", "X-GitHub-Api-Version"};
+	static const char *const queries[] = {"/?$httpMethod=PUT", "/?X-HTTP-Method-Override=PUT", "/?.method=PUT", "/?%5b_METHOD%5d=PUT", "/?_method=PUT", "/a?b=1&_method", "/a?%5Fmethod=x", "/a?b;_method=x"};
 	(void)state;
 	for (size_t i = 0; i < countof(methods); i++)
 		assert_true(is_overridden("/", methods[i], true, false) && !is_overridden("/", methods[i], false, true));
@@ -258,7 +264,50 @@ static void test_override(void **state)
 		assert_true(is_overridden("/", paths[i], false, true) && !is_overridden("/", paths[i], true, false));
 	for (size_t i = 0; i < countof(queries); i++)
 		assert_true(is_overridden(queries[i], NULL, true, true) && !is_overridden(queries[i], NULL, false, true));
-	assert_false(is_overridden("/_method=x?my_method=y&_methods=z", "X-HTTP-Methods", true, true));
+	for (size_t i = 0; i < countof(more_methods); i++)
+		assert_true(is_overridden("/", more_methods[i], true, false));
+	for (size_t i = 0; i < countof(more_paths); i++)
+		assert_true(is_overridden("/", more_paths[i], false, true));
+	for (size_t i = 0; i < countof(harmless); i++)
+		assert_false(is_overridden("/_method=x?my_method=y&method=z", harmless[i], true, true));
+}
+
+static void test_forms(void **state)
+{
+	static const struct {
+		const char *type, *body;
+		bool says;
+	} rows[] = {
+		{"application/x-www-form-urlencoded", "_method=PUT", true},
+		{"Application/X-WWW-Form-URLencoded; charset=utf-8", "a=1&b=_method&%5Fmeth%6Fd=PUT", true},
+		{"application/x-www-form-urlencoded", "a=1;_method=PUT", true},
+		{"application/x-www-form-urlencoded", "a=_method=b&method=c&my_method=d", false},
+		{NULL, "_method=PUT", true},
+		{"application/json", "{\"_method=\": 1, \"x\": \"&_method=PUT\"}", false},
+		{"multipart/form-data; boundary=b", "--b\r\nContent-Disposition: form-data; name=\"_method\"\r\n\r\nPUT\r\n--b--\r\n", true},
+		{"multipart/form-data; boundary=b", "--b\ncontent-disposition: form-data;\n Name = _method\n\nPUT\n--b--\n", true},
+		{"multipart/form-data; boundary=b", "--b\r\nContent-Disposition: form-data; name*=utf-8''%5fmethod\r\n\r\nPUT", true},
+		{"multipart/form-data; boundary=b", "--b\r\nContent-Disposition: form-data; name=\"f\"; filename=\"m\"\r\n\r\nname=\"_method\"\r\n--b--\r\n", false},
+	};
+	(void)state;
+	for (size_t i = 0; i < countof(rows); i++) {
+		struct head h = {.method = xstrdup("POST"), .path = xstrdup("/")};
+		struct form_scan f;
+		bool says = false;
+		if (rows[i].type)
+			head_add(&h, str_of("content-type"), str_of(rows[i].type));
+		form_scan_begin(&f, &h, (struct looked_at){.method = true});
+		for (const char *p = rows[i].body; *p; p++)
+			says |= form_scan_add(&f, p, 1);
+		if (says != rows[i].says)
+			fail_msg("row %zu", i);
+		form_scan_begin(&f, &h, (struct looked_at){.path = true});
+		assert_false(form_scan_add(&f, rows[i].body, strlen(rows[i].body)));
+		head_add(&h, str_of("Content-Encoding"), str_of("gzip"));
+		bool form = !rows[i].type || !strstr(rows[i].type, "json");
+		assert_int_equal(head_override(&h, (struct looked_at){.method = true}) != NULL, form);
+		head_done(&h);
+	}
 }
 
 int main(void)
@@ -269,7 +318,7 @@ int main(void)
 		cmocka_unit_test(test_connection_names), cmocka_unit_test(test_answers),
 		cmocka_unit_test(test_put_answer),	 cmocka_unit_test(test_bodies),
 		cmocka_unit_test(test_trailers),	 cmocka_unit_test(test_put_body),
-		cmocka_unit_test(test_override),
+		cmocka_unit_test(test_override),	 cmocka_unit_test(test_forms),
 	};
 	return cmocka_run_group_tests_name("gate/h1", tests, NULL, NULL);
 }

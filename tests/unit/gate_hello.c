@@ -251,13 +251,60 @@ static void test_sniff(void **state)
 	assert_int_equal(hello_sniff(line, sizeof line), SNIFF_HTTP);
 }
 
+static void test_request_scan(void **state)
+{
+	static const struct {
+		const char *p;
+		size_t n;
+		enum request_scan_state is;
+	} cases[] = {
+		CASE(" GET / HTTP/1.1\r\nHost: b.test\r\n\r\n", SCAN_REQUEST),
+		CASE("\xef\xbb\xbfGET / HTTP/1.1\r\n", SCAN_REQUEST),
+		CASE("\0\r\n\tGET / HTTP/1.1\r\n", SCAN_REQUEST),
+		CASE("G\0T / HTTP/1.1\r\n", SCAN_REQUEST),
+		CASE("G(T / HTTP/1.1\r\n", SCAN_REQUEST),
+		CASE("GET\x0b/\x0cHTTP/1.1\r\n", SCAN_REQUEST),
+		CASE("GET /HTTP/1.1\r\n", SCAN_REQUEST),
+		CASE("GET / hhttp /1.1\r\n", SCAN_REQUEST),
+		CASE("GET / HTTP/1.1\rHost: b.test\r\r", SCAN_REQUEST),
+		CASE("GET /\r\nHost: b.test\r\n\r\n", SCAN_REQUEST),
+		CASE("GET / XTTP/1.1\r\n", SCAN_REQUEST),
+		CASE("GET http://b.test/\n", SCAN_REQUEST),
+		CASE("OPTIONS\t*\n", SCAN_REQUEST),
+		CASE("AMQP\0\0\x09\x01 / HTTP/1.1\r\n", SCAN_REQUEST),
+		CASE("GET                                                              /", SCAN_REQUEST),
+		CASE("AMQP\0\0\x09\x01", SCAN_MORE),
+		CASE("GET key\r\n", SCAN_OVER),
+		CASE("get /key\r\n", SCAN_OVER),
+		CASE("*3\r\n$3\r\nSET\r\n$1\r\na\r\n$14\r\nGET / HTTP/1.1\r\n", SCAN_OVER),
+		CASE("EHLO me\r\n", SCAN_OVER),
+		CASE("<stream to='https://x'>", SCAN_MORE),
+		CASE("SIP sip:a@b SIP/2.0\r\n", SCAN_OVER),
+	};
+	(void)state;
+	for (size_t i = 0; i < countof(cases); i++) {
+		struct request_scan whole = {0}, pieces = {0};
+		if (request_scan_feed(&whole, cases[i].p, cases[i].n) != cases[i].is)
+			fail_msg("case %zu", i);
+		for (size_t k = 0; k < cases[i].n; k++)
+			request_scan_feed(&pieces, cases[i].p + k, 1);
+		if (pieces.state != cases[i].is)
+			fail_msg("case %zu in pieces", i);
+	}
+	static char line[REQUEST_LINE];
+	struct request_scan s = {0};
+	memset(line, 'A', sizeof line);
+	assert_int_equal(request_scan_feed(&s, line, REQUEST_LINE), SCAN_MORE);
+	assert_int_equal(request_scan_feed(&s, line, 1), SCAN_OVER);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sni),	    cmocka_unit_test(test_absent),
 		cmocka_unit_test(test_ech),	    cmocka_unit_test(test_bad_extensions),
 		cmocka_unit_test(test_bad_records), cmocka_unit_test(test_bounds),
-		cmocka_unit_test(test_sniff),
+		cmocka_unit_test(test_sniff),	    cmocka_unit_test(test_request_scan),
 	};
 	return cmocka_run_group_tests_name("gate/hello", tests, NULL, NULL);
 }

@@ -85,6 +85,20 @@ static void test_bearer(void **state)
 	assert_true(w.head.f[0].ours);
 }
 
+static void test_twice(void **state)
+{
+	auto_world struct world w = {0};
+	(void)state;
+	bind_to(&w, "TOK", "bearer", "real");
+	request(&w, "/");
+	field(&w, "authorization", "Bearer " P("TOK"));
+	field(&w, "Cookie", "mine");
+	field(&w, "Authorization", "Bearer " P("TOK"));
+	assert_int_equal(swap_here(&w), 1);
+	assert_string_equal(head_get(&w.head, "Authorization"), "Bearer real");
+	assert_int_equal(w.head.n, 2);
+}
+
 static void test_injected(void **state)
 {
 	auto_world struct world w = {0};
@@ -325,7 +339,7 @@ static void test_search(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_bearer),	      cmocka_unit_test(test_injected),
+		cmocka_unit_test(test_bearer), cmocka_unit_test(test_twice),	      cmocka_unit_test(test_injected),
 		cmocka_unit_test(test_set),
 		cmocka_unit_test(test_one_asked_for), cmocka_unit_test(test_basic),
 		cmocka_unit_test(test_query),	      cmocka_unit_test(test_elsewhere),

@@ -38,7 +38,7 @@ static void fill_cell(struct cell_spec *s)
 	strv_add(&s->hide, ".env");
 	s->mounts = xcalloc(2, sizeof *s->mounts);
 	s->mounts[0] = (struct cell_mount){.src = xstrdup("/a"), .dst = xstrdup("/b"), .writable = true};
-	s->mounts[1] = (struct cell_mount){.src = xstrdup("/c"), .dst = xstrdup("/d")};
+	s->mounts[1] = (struct cell_mount){.src = xstrdup("/c"), .dst = xstrdup("/d"), .volume = true};
 	fill_exec(&s->exec);
 }
 
@@ -103,7 +103,7 @@ static void a_cell_spec_comes_back(void **state)
 	assert_string_equal(t.lowers[1], "/lower2");
 	assert_null(t.image);
 	assert_null(t.base);
-	assert_true(t.mounts[0].writable && !t.mounts[1].writable);
+	assert_true(t.mounts[0].writable && !t.mounts[1].writable && !t.mounts[0].volume && t.mounts[1].volume && !t.mounts[1].cache);
 	assert_string_equal(t.hide[0], ".env");
 	assert_null(t.hide[1]);
 	assert_true(t.nested && t.strict && !t.trace_off && !t.maintenance && !t.remove_if_clean);

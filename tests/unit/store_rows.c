@@ -57,7 +57,7 @@ static void fill(struct sandbox *b, const char *id, const char *name)
 	strv_add(&b->env, "B=two\nlines");
 	b->labels = xcalloc(1, sizeof *b->labels);
 	b->mounts = xcalloc(1, sizeof *b->mounts);
-	b->mounts[0] = (struct cell_mount){.src = xstrdup("/s"), .dst = xstrdup("/d"), .writable = true};
+	b->mounts[0] = (struct cell_mount){.src = xstrdup("/s"), .dst = xstrdup("/d"), .writable = true, .volume = true};
 	b->n_mounts = 1;
 	b->has_isolation = true;
 	b->isolation = (struct isolation){.backend = xstrdup("native"), .landlock = 7, .no_new_privs = true};
@@ -150,7 +150,7 @@ static void a_sandbox_comes_back_whole(void **state)
 	assert_true(b->base_ino == UINT64_MAX && b->pending == -1);
 	assert_int_equal(b->umask_bits, 027);
 	assert_true(b->limits.memory == LIMITS_DEFAULT.memory);
-	assert_true(b->n_mounts == 1 && b->mounts[0].writable && !strcmp(b->mounts[0].dst, "/d"));
+	assert_true(b->n_mounts == 1 && b->mounts[0].writable && b->mounts[0].volume && !b->mounts[0].cache && !strcmp(b->mounts[0].dst, "/d"));
 	assert_true(b->has_isolation && b->isolation.landlock == 7);
 	assert_true(b->anchor_seq == 7 && !strcmp(b->anchor, "feed"));
 	assert_null(b->image);
@@ -300,6 +300,36 @@ static void dropping_a_sandbox_drops_what_is_its(void **state)
 	store_close(s);
 }
 
+static void see_volume(void *ctx, struct volume_row *taken)
+{
+	struct volume_row *out = ctx;
+	volume_row_done(out);
+	*out = *taken;
+}
+
+static void volumes(void **state)
+{
+	(void)state;
+	struct err e;
+	struct store *s = must_open();
+	char ann[] = "team=ann", nobody[] = "", name[] = "data";
+	struct volume_row a = {.id = "v1", .name = name, .owner = ann, .created = 5}, b = {.id = "v2", .name = name, .owner = nobody, .created = 6};
+	struct volume_row again = {.id = "v3", .name = name, .owner = ann, .created = 7}, seen = {0};
+	assert_int_equal(store_volume_add(s, &a, &e), 0);
+	assert_int_equal(store_volume_add(s, &b, &e), 0); // another owner's
+	assert_int_equal(store_volume_add(s, &again, &e), -1);
+	assert_int_equal(store_flush(s, &e), 0);
+	store_close(s);
+	s = must_open();
+	assert_int_equal(store_volumes(s, see_volume, &seen, &e), 0);
+	assert_true(!strcmp(seen.id, "v2") && !*seen.owner && seen.created == 6); // the newest is the last
+	assert_int_equal(store_volume_drop(s, "v2", &e), 0);
+	assert_int_equal(store_volumes(s, see_volume, &seen, &e), 0);
+	assert_true(!strcmp(seen.id, "v1") && !strcmp(seen.owner, "team=ann") && !strcmp(seen.name, "data"));
+	volume_row_done(&seen);
+	store_close(s);
+}
+
 static void a_damaged_file_is_moved_aside(void **state)
 {
 	(void)state;
@@ -328,6 +358,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(execs, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(only_the_newest_execs_are_kept, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(dropping_a_sandbox_drops_what_is_its, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(volumes, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_damaged_file_is_moved_aside, set_up, tear_down),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

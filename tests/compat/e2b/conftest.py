@@ -30,7 +30,7 @@ def e2b(sdk, programs):
     key = token(w, "--scope", "review").replace("skep_", "e2b_")
     with serving(w) as w.port:
         url = f"http://127.0.0.1:{w.port}"
-        w.e2b_env = {**w.env, "E2B_API_KEY": key, "E2B_API_URL": url, "E2B_SANDBOX_URL": url,
+        w.e2b_env = {**w.env, "E2B_API_KEY": key, "E2B_API_URL": url, "E2B_SANDBOX_URL": url, "E2B_VOLUME_API_URL": url,
                      "PYTHONPATH": f"{sdk}/py", "PYTHONDONTWRITEBYTECODE": "1"}
         yield w
     w.close()

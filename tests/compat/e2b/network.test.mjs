@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict'
 import http from 'node:http'
 import { test } from 'node:test'
-import { Sandbox, ALL_TRAFFIC, Template } from 'e2b'
+import { Sandbox, ALL_TRAFFIC, Secret, Template } from 'e2b'
 import { id, sandbox, sh, until } from './lib.mjs'
 
 const port = process.env.SKEP_TEST_HTTPS
@@ -37,6 +37,25 @@ test('rules: headers are set, replaced, shown without values, and cleared by an 
   for (const rules of [{ '*': [{ transform: { headers: { A: 'b' } } }] }, { '1.2.3.4': [{ transform: { headers: { A: 'b' } } }] }, { 'a.test': [{ transform: { headers: { Host: 'b' } } }] },
     { 'a.test': [{ transform: { headers: { A: 'b\r\nC: d' } } }] }, { 'a.test': [{ transform: { headers: { A: '${e2b.identity.tokens.x}' } } }] }]) {
     await assert.rejects(Sandbox.create({ network: { rules } }), { name: 'SandboxError', message: /^400: / }, JSON.stringify(rules))
+  }
+})
+
+test('rules: a secret goes to its host as it is now, and an unknown one is refused', async () => {
+  const name = 'net-' + id(), mark = process.env.SKEP_TEST_MARK
+  await Secret.create(name, 'one-' + mark)
+  const s = await sandbox({ network: { rules: { [`api.test:${port}`]: [{ transform: { headers: { Authorization: `Bearer ${Secret.fill(name)}!` } } }] } } })
+  assert.equal(JSON.parse(await get(s, 'api.test')).authorization, `Bearer one-${mark}!`)
+  assert.equal(JSON.parse(await get(s, 'other.test')).authorization, undefined)
+  assert.ok(!JSON.stringify(await s.getInfo()).includes(mark))
+  await Secret.update(name, 'two-' + mark)
+  assert.equal(JSON.parse(await get(s, 'api.test')).authorization, `Bearer two-${mark}!`)
+  const other = await sandbox({})
+  await other.updateNetwork({ rules: { [`api.test:${port}`]: [{ transform: { headers: { 'X-Key': Secret.fill(name) } } }] } })
+  assert.equal(JSON.parse(await get(other, 'api.test'))['x-key'], 'two-' + mark)
+  await Secret.destroy(name)
+  assert.equal(JSON.parse(await get(s, 'api.test')).authorization, 'Bearer !')
+  for (const header of [Secret.fill(name), '${e2b.other.x}', '${vault:k0123456789abcde}']) {
+    await assert.rejects(Sandbox.create({ network: { rules: { 'a.test': [{ transform: { headers: { A: header } } }] } } }), { message: /^400: / })
   }
 })
 

@@ -101,7 +101,7 @@ test('in the background', async () => {
 test('builds that fail say where', async () => {
   const build = (t) => Template.build(t, `bad-${id()}`)
   await assert.rejects(build(Template().fromBaseImage().runCmd('true').runCmd('echo no >&2; exit 3')), (e) => e instanceof BuildError && /step 2.*3/.test(e.message))
-  await assert.rejects(build(Template().fromImage('nobody/has-this:1')), (e) => e instanceof BuildError && /not here/.test(e.message))
+  await assert.rejects(build(Template().fromImage('localhost:1/has-this:1')), (e) => e instanceof BuildError && /localhost:1/.test(e.message))
   await assert.rejects(build(Template().fromTemplate('nobody-has-this')), (e) => e instanceof BuildError && /not found/.test(e.message))
   await assert.rejects(build(Template().fromBaseImage().setUser('nobody-here').runCmd('true')), BuildError)
   await assert.rejects(build(Template().fromBaseImage().setWorkdir('/etc/passwd')), BuildError)

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-NODE = sorted(os.path.basename(p) for p in glob.glob(f"{HERE}/*.test.mjs") if "network" not in p)  # that one has a test of its own
+NODE = sorted(os.path.basename(p) for p in glob.glob(f"{HERE}/*.test.mjs") if "network" not in p and "images" not in p)  # these have tests of their own
 PYTHON = sorted(os.path.basename(p) for p in glob.glob(f"{HERE}/sdk_*.py"))
 
 
