@@ -7,8 +7,10 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static bool is_in(const char *dir, const char *path)
 {
@@ -92,7 +94,7 @@ static uint64_t copies_used(const struct engine *g)
 uint64_t budget_used(struct engine *g)
 {
 	struct err e;
-	uint64_t sum = g->layer_bytes + volumes_bytes(g), layer;
+	uint64_t sum = g->layer_bytes + volumes_bytes(g) + copies_used(g), layer;
 	for (struct derived *d = g->derived; d; d = d->next)
 		if (!size_of(g, d->row.path, &layer)) // else it is among the layers
 			sum += d->row.bytes;
