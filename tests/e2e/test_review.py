@@ -502,6 +502,24 @@ def test_what_is_pending_is_known_after_an_apply_without_a_cell(home):
     home.skep("rm", b.id).ok()
 
 
+def test_a_branch_names_no_commit_that_nobody_has(home):
+    """A submodule that was moved: to a commit that the directory has, and to one of the sandbox's own."""
+    lib = repo(home, {"x": "1\n"}, where=f"{home.top}/lib")
+    put(lib, "x", "2\n")
+    git("commit", "-qam", "second", cwd=lib)
+    d = repo(home)
+    git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", lib, "lib", cwd=d)
+    git("commit", "-qm", "with lib", cwd=d)
+    b = Box(home)
+    me = "-c user.name=t -c user.email=t@t"
+    b.sh(f"git -C lib checkout -q HEAD~1; git add lib; git {me} commit -qm back")
+    home.skep("export", b.id, "--branch", "back").ok()
+    assert git("rev-parse", "back:lib", cwd=d).strip() == git("rev-parse", "HEAD~1", cwd=f"{d}/lib").strip()
+    b.sh(f"cd lib; echo own > x; git {me} commit -qam own; cd ..; git add lib; git {me} commit -qm own")
+    home.skep("export", b.id, "--branch", "own").fails(4, "lib", "only the sandbox has")
+    assert b"own" not in git("branch", cwd=d)
+
+
 # --- where the base comes from ---
 
 @pytest.mark.parametrize("how", ["deleted", "replaced"])
