@@ -51,6 +51,7 @@ static void review_drop(struct review *r)
 }
 
 static void begin(struct review *r);
+static void ready_begin(struct engine *g);
 static struct review *review_new(struct box *b, enum review_verb verb);
 static bool intent_exists(const struct engine *g, const char *box);
 
@@ -141,6 +142,8 @@ static void finish(struct review *r, const struct err *e)
 	}
 	if (r->done.fn)
 		r->done.fn(r->done.ctx, e, e ? NULL : &r->out);
+	if (!e)
+		ready_begin(g);
 	review_drop(r);
 	struct review *waits = NULL;
 	for (struct review *n = g->reviews; n; n = n->next) {
@@ -227,10 +230,59 @@ static void on_put(void *ctx, const struct child_end *end)
 	finish(r, answer ? NULL : &e);
 }
 
+// --- one that is ready ---
+
+// After a review the next skep-review is started ahead: to load it and its libraries takes longer than a small diff.
+#define READY_MS 60000 // then it goes
+
+static void on_ready_ended(void *ctx, const struct child_end *end)
+{
+	struct engine *g = ctx;
+	(void)end;
+	if (g->review_ready && !child_waits(g->review_ready)) // else it is another one that ended
+		g->review_ready = NULL;
+}
+
+static void on_ready_late(struct timer *t)
+{
+	struct engine *g = container_of(t, struct engine, review_idle);
+	struct child *c = take(&g->review_ready);
+	if (c)
+		child_dismiss(c);
+}
+
+static void ready_begin(struct engine *g)
+{
+	struct err e;
+	char a0[] = "skep-review", a1[] = "wait", *argv[] = {a0, a1, NULL};
+	struct child_spec spec = {.program = "skep-review", .argv = argv, .out_max = OUT_MAX, .want_err = true, .waits = true};
+	g->review_idle.fn = on_ready_late;
+	timer_set(g->loop, &g->review_idle, READY_MS);
+	if (!g->review_ready)
+		g->review_ready = child_start(g, &spec, on_ready_ended, g, &e);
+}
+
+// The verb in a line of its own, and the request. NULL: there is none that is ready.
+static struct child *ready_take(struct review *r, const char *verb, const struct buf *request, void (*ended)(void *, const struct child_end *))
+{
+	struct child *c = take(&r->g->review_ready);
+	auto_buf struct buf in = BUF_INIT(REQUEST_MAX);
+	if (!c)
+		return NULL;
+	buf_fmt(&in, "%s\n", verb);
+	buf_add(&in, request->p, request->n);
+	if (!child_feed(c, &in, ended, r))
+		return c;
+	child_dismiss(c);
+	return NULL;
+}
+
 static int spawn(struct review *r, char *const *argv, const struct buf *in, void (*ended)(void *, const struct child_end *), struct err *e)
 {
 	struct child_spec spec = {.program = "skep-review", .argv = argv, .out_max = OUT_MAX, .in = in, .want_err = true};
-	r->child = child_start(r->g, &spec, ended, r, e);
+	r->child = in ? ready_take(r, argv[1], in, ended) : NULL;
+	if (!r->child)
+		r->child = child_start(r->g, &spec, ended, r, e);
 	return r->child ? 0 : -1;
 }
 
@@ -724,6 +776,7 @@ void review_free(struct engine *g)
 		timer_clear(g->loop, &g->reviews->late);
 		review_drop(g->reviews);
 	}
+	timer_clear(g->loop, &g->review_idle);
 	review_scopes_free(g);
 	while (g->review_waits) {
 		struct review_wait *w = g->review_waits;

@@ -370,6 +370,7 @@ def dying(programs):
                 os.symlink(f"{programs}/{name}", f"{d}/{name}")
         os.unlink(f"{d}/skep-review")
         Path(f"{d}/skep-review").write_text(f"""#!/bin/sh
+[ "$1" = wait ] && {{ IFS= read -r verb || exit 0; set -- "$verb"; }}
 [ "$1" = apply ] || [ "$1" = recover ] && if [ -s {d}/fault ]; then
 	SKEP_FAULT=$(head -n 1 {d}/fault); export SKEP_FAULT
 	sed -i 1d {d}/fault
