@@ -106,7 +106,9 @@ def test_paths_and_hunks(home):
     b.run("dismiss", "--yes", "--hunk", first).ok()
     assert set(b.status()) == {"b.txt"}
     assert b.sh("sed -n '10p;90p' a.txt").out == "line 10\nninety\n"
-    for _ in range(2):  # a stack: newest first
+    b.run("undo").ok()  # newest first: the dismissal
+    assert b.sh("sed -n '10p;90p' a.txt").out == "ten\nninety\n"
+    for _ in range(2):  # and then the stack of what was applied
         b.run("undo").ok()
     assert not git("status", "--porcelain", cwd=d)
     assert set(b.status()) == {"a.txt", "b.txt", "new/deep/n"}
