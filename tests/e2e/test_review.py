@@ -522,6 +522,22 @@ def test_a_branch_names_no_commit_that_nobody_has(home):
     assert b"own" not in git("branch", cwd=d)
 
 
+def test_a_path_that_is_too_long_keeps_nothing_else_from_review(home):
+    d = repo(home)
+    b = Box(home)
+    deep = "import os\nfor i in range(18):\n    os.mkdir('d' * 250)\n    os.chdir('d' * 250)\nfor n in 'ab':\n    open(n, 'w').write(n)\n"
+    home.skep("exec", b.id, "--", "/usr/bin/python3", "-c", deep).ok()
+    b.sh("echo new > ':!new'; echo x >> b.txt")
+    j = b.json()
+    assert {c["path"] for c in j["changes"]} == {":!new", "b.txt"}
+    left = j["summary"]["discarded"]
+    assert left and all("too long" in x["why"] and len(x["path"]) < 1100 for x in left), left
+    assert b":!new" in b.diff() and b"new" in b.run("export", "--patch", "-").ok().out_b
+    r = b.apply("--accept-risk").ok()
+    assert "too long" in r.err and read(f"{d}/:!new") == b"new\n"
+    assert b.json()["changes"] == []
+
+
 # --- where the base comes from ---
 
 @pytest.mark.parametrize("how", ["deleted", "replaced"])
