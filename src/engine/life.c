@@ -264,7 +264,7 @@ static void discard_review(struct box *b)
 	unlinkat(b->g->home_fd, dismissed, 0);
 	if (needed)
 		heritage_keep(b);
-	if (review_outlives(b))
+	if (review_outlives(b, needed))
 		return;
 	for (size_t i = needed ? 1 : 0; i < countof(parts); i++) {
 		auto_free char *dir = xasprintf("journals/%s/%s", b->row.id, parts[i]);

@@ -14,7 +14,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/child.h"
-#include "engine/heritage_int.h"
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -687,21 +686,24 @@ void review_recover(struct engine *g)
 
 // --- an intent log that outlives its sandbox ---
 
-// Removed by force while what an apply left half done could not be settled: its log stays with the journal, named in
-// SKEP_HOME/unsettled, and the next daemons try again.
+// Removed by force while what an apply left half done could not be settled: its log, and the objects of its shadow, move to
+// SKEP_HOME/unsettled/ID, and the next daemons try again. A shadow that others inherit stays where they look for it.
 #define UNSETTLED "unsettled"
 
-bool review_outlives(struct box *b)
+bool review_outlives(struct box *b, bool inherited)
 {
 	struct err e;
-	auto_free char *intent = xasprintf("journals/%s/apply/intent", b->row.id), *mark = xasprintf(UNSETTLED "/%s", b->row.id);
-	if (!fs_exists(b->g->home_fd, intent))
+	int home = b->g->home_fd;
+	auto_free char *intent = xasprintf("journals/%s/apply/intent", b->row.id), *to = xasprintf(UNSETTLED "/%s", b->row.id);
+	auto_free char *log = xasprintf("journals/%s/apply", b->row.id), *shadow = xasprintf("journals/%s/shadow.git", b->row.id);
+	auto_free char *to_log = xasprintf("%s/apply", to), *to_shadow = xasprintf("%s/shadow.git", to);
+	if (!fs_exists(home, intent))
 		return false;
-	if (fs_mkdirs(b->g->home_fd, UNSETTLED, 0700, &e) || fs_replace(b->g->home_fd, mark, "", 0, 0600, &e)) {
-		log_line(LOG_ERROR, "sandbox=%s its half done apply is not noted: %s", b->row.id, e.msg);
-		return false;
+	if (fs_mkdirs(home, to, 0700, &e) || (!inherited && renameat(home, shadow, home, to_shadow)) || renameat(home, log, home, to_log)) {
+		log_line(LOG_ERROR, "sandbox=%s was removed with an apply half done, and its log can not be moved: it stays with the journal", b->row.id);
+		return true;
 	}
-	log_line(LOG_ERROR, "sandbox=%s was removed with an apply half done: journals/%s/apply is kept until that can be settled", b->row.id, b->row.id);
+	log_line(LOG_ERROR, "sandbox=%s was removed with an apply half done: %s is kept until that can be settled", b->row.id, to);
 	return true;
 }
 
@@ -714,24 +716,16 @@ static void on_outlived(void *ctx, const struct child_end *end)
 {
 	struct outlived *o = ctx;
 	struct err e;
-	static const char *const parts[] = {"apply", "shadow.git"};
 	auto_json json_t *answer = child_json(end, "skep-review", &e);
-	auto_free char *mark = xasprintf(UNSETTLED "/%s", o->id);
+	auto_free char *dir = xasprintf(UNSETTLED "/%s", o->id);
+	char *dirs[] = {dir, NULL};
 	if (!answer) {
 		log_line(LOG_ERROR, "sandbox=%s was removed, and its half done apply could not be settled: %s", o->id, e.msg);
 		free(o);
 		return;
 	}
 	log_line(LOG_INFO, "sandbox=%s was removed; its half done apply was %s", o->id, json_str(answer, "recovered"));
-	char **dirs = NULL;
-	for (size_t i = 0; i < countof(parts); i++) {
-		auto_free char *dir = xasprintf("journals/%s/%s", o->id, parts[i]);
-		if (!i || !heritage_needs(o->g, o->id))
-			strv_add(&dirs, dir);
-	}
-	engine_discard(o->g, dirs);
-	strv_free(dirs);
-	unlinkat(o->g->home_fd, mark, 0);
+	engine_discard_unmade(o->g, dirs); // nobody names it
 	free(o);
 }
 
@@ -739,7 +733,8 @@ static void outlived_settle(struct engine *g, const char *id)
 {
 	struct err e;
 	auto_buf struct buf in = BUF_INIT(REQUEST_MAX);
-	auto_free char *shadow = xasprintf("%s/journals/%s/shadow.git", g->skep_home, id), *log = xasprintf("%s/journals/%s/apply", g->skep_home, id);
+	auto_free char *own = xasprintf(UNSETTLED "/%s/shadow.git", id), *log = xasprintf("%s/" UNSETTLED "/%s/apply", g->skep_home, id);
+	auto_free char *shadow = fs_exists(g->home_fd, own) ? xasprintf("%s/%s", g->skep_home, own) : xasprintf("%s/journals/%s/shadow.git", g->skep_home, id);
 	struct jsonw w = {.b = &in};
 	jw_open(&w, '{');
 	jw_kstr(&w, "shadow", shadow);
