@@ -814,7 +814,7 @@ def test_export_of_commits(home):
     b.run("export", "--bundle", bundle).ok()
     clone = f"{home.top}/clone"
     git("clone", "-q", d, clone)
-    git("fetch", "-q", bundle, "refs/heads/*:refs/heads/*", cwd=clone)
+    git("fetch", "-q", bundle, "refs/heads/*:refs/remotes/box/*", cwd=clone)  # also main, which moved inside
     assert "fsck" not in shown("fsck", "--strict")
     u = Box(home, "--repo", f"file://{d}")
     u.sh("echo u > u.txt")
