@@ -3,6 +3,7 @@
 //                     [--keep-free BYTES] [--socket PATH]                     or from the job of a cell
 // skep-review put --socket PATH --from FILE                                   sends a stream to the job of a cell
 // skep-review diff | apply | undo | recover | dismiss | export                a request in JSON on stdin
+// skep-review wait                                                            the same, its verb in a line before the request
 // skep-review inherit --from DIR --shadow DIR --base TREE|- --t0 NS           P and its objects out of another shadow
 //
 // skep-review bundle --socket PATH --work DIR --ref REF [--base COMMIT] [--dir DIR [--branch B]]
@@ -23,6 +24,7 @@
 #include "workspace/review_export.h"
 #include "workspace/review_fetch.h"
 #include "workspace/review_print.h"
+#include "workspace/review_shadow.h"
 #include "workspace/review_verb.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -195,8 +197,22 @@ static const struct {
 	int (*run)(int argc, char **argv, struct err *e);
 } verbs[] = {{"collect", do_collect}, {"put", do_put}, {"inherit", do_inherit}, {"bundle", do_bundle}};
 
+// Started ahead of a request: its verb is the first line.
+static int do_wait(struct refusal *why, struct err *e)
+{
+	char verb[16];
+	size_t n = 0;
+	shadow_warm();
+	while (n + 1 < sizeof verb && read(STDIN_FILENO, verb + n, 1) == 1 && verb[n] != '\n')
+		n++;
+	verb[n] = 0;
+	return n ? review_verb_run(verb, &raw_output, why, e) : 0; // nothing to do after all
+}
+
 static int run(int argc, char **argv, struct refusal *why, struct err *e)
 {
+	if (!strcmp(argv[1], "wait"))
+		return do_wait(why, e);
 	for (size_t i = 0; i < countof(verbs); i++)
 		if (!strcmp(verbs[i].name, argv[1]))
 			return verbs[i].run(argc, argv, e);

@@ -18,6 +18,7 @@
 #include "base/proc.h"
 #include "base/str.h"
 #include "engine/access.h"
+#include "store/reserve.h"
 #include "store/store.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -246,6 +247,7 @@ static void raise_files(void)
 static int open_state(struct daemon *d, struct err *e)
 {
 	auto_free char *db = xasprintf("%s/state.db", d->skep_home);
+	reserve_settle(d->skep_home);
 	d->store = store_open(db, e);
 	if (!d->store)
 		return -1;

@@ -25,20 +25,29 @@ static bool peer_is_stopped(int fd, pid_t *out)
 	return proc_is_stopped(peer.pid);
 }
 
+static const char *doing = "waiting for skepd"; // what a person reads meanwhile
+
 static void show_wait(int fd, unsigned waited_ms)
 {
-	static const char on[] = "skep: waiting for skepd\xe2\x80\xa6", off[] = "\r\033[K";
+	static const char off[] = "\r\033[K";
 	struct err ignored;
 	pid_t pid;
 	bool term = isatty(STDERR_FILENO) && !term_is_dumb();
-	if (waited_ms >= HTTP_LONG_WAIT_MS) {
+	auto_free char *on = waited_ms > HTTP_LONG_WAIT_MS ? xasprintf("%sskep: %s, %u s\xe2\x80\xa6", off, doing, waited_ms / 1000)
+							   : xasprintf("skep: %s\xe2\x80\xa6", doing);
+	if (waited_ms == HTTP_LONG_WAIT_MS) {
 		if (peer_is_stopped(fd, &pid))
 			dprintf(STDERR_FILENO, "%sskep: skepd (process %d) is stopped and does not answer: kill -CONT %d lets it go on\n",
 				term ? off : "", (int)pid, (int)pid);
 		return;
 	}
-	if (term && fs_write_all(STDERR_FILENO, waited_ms ? on : off, waited_ms ? sizeof on - 1 : sizeof off - 1, &ignored))
+	if (term && fs_write_all(STDERR_FILENO, waited_ms ? on : off, strlen(waited_ms ? on : off), &ignored))
 		return;
+}
+
+void api_doing(const char *what)
+{
+	doing = what;
 }
 
 static int reopen(struct api *a, struct err *e)

@@ -21,6 +21,7 @@ json_t *api_json(struct api *a, const char *method, const char *path, const char
 int api_do(struct api *a, const char *method, const char *path, const char *body, struct err *e) MUST_USE;
 #define API_LONG (1u << 30) // bytes of an answer that may be long
 // An answer that is not one JSON value.
+void api_doing(const char *what); // what is said on a terminal while answers take long; not copied
 int api_raw(struct api *a, const char *path, const char *body, struct http_reply *out, struct err *e) MUST_USE; // POST
 // A POST whose answer comes in pieces: on_piece gets what is there and cuts off what it has used.
 int api_lines(struct api *a, const char *path, const char *body, void (*on_piece)(void *ctx, struct buf *body), void *ctx,

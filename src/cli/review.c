@@ -44,7 +44,7 @@ static const struct opt apply_opts[] = {
 static const struct opt dismiss_opts[] = {
 	FLAG(O(patch), "patch", 'p', "ask about each change"),
 	VALUE(OPT_LIST, O(hunks), "hunk", 0, "ID", "only this change"),
-	FLAG(O(yes), "yes", 'y', "do not ask"),
+	FLAG(O(yes), "yes", 'y', "do not ask; needed where there is no terminal"),
 	FLAG(O(ignored), "ignored", 0, "also what the directory's .gitignore names"),
 	OPTS_END,
 };
@@ -147,14 +147,87 @@ static bool agree(const json_t *diff, const struct review_place *p, const struct
 	return term_ask_yes(buf_cstr(&b));
 }
 
+static bool is_accepted(const struct review_opts *o, const char *path)
+{
+	for (char **p = o->accept; p && *p; p++)
+		if (!strcmp(*p, path))
+			return true;
+	return o->accept_risk;
+}
+
+static bool is_named(const struct review_opts *o, const json_t *change)
+{
+	size_t i;
+	json_t *h;
+	json_array_foreach(json_object_get(change, "hunks"), i, h)
+	{
+		for (char **id = o->hunks; id && *id; id++)
+			if (!strcmp(*id, json_str(h, "id")))
+				return true;
+	}
+	return !o->hunks;
+}
+
+// What would be refused after a yes is refused before the question.
+static int check_refusal(const json_t *diff, const struct review_opts *o, struct err *e)
+{
+	auto_buf struct buf b = BUF_INIT(512);
+	size_t i, risky = 0, conflicts = 0;
+	json_t *c;
+	bool stops = !o->conflicts || !strcmp(o->conflicts, "stop");
+	json_array_foreach(json_object_get(diff, "changes"), i, c)
+	{
+		const char *path = json_str(c, "path"), *state = json_str(c, "state");
+		if (!is_named(o, c))
+			continue;
+		bool risk = json_array_size(json_object_get(c, "risks")) && !is_accepted(o, path);
+		bool conflict = stops && !o->to && (!strcmp(state, "conflict") || !strcmp(state, "lost"));
+		if ((risk || conflict) && !b.n)
+			out_text(&b, path);
+		risky += risk;
+		conflicts += conflict;
+	}
+	if (conflicts)
+		return err_set(e, ERR_CONFLICT, "%zu path%s (%.200s%s) conflict%s with the directory: take the others with --conflicts skip; nothing was written", conflicts,
+			       conflicts == 1 ? "" : "s", buf_cstr(&b), conflicts > 1 ? ", \xe2\x80\xa6" : "", conflicts == 1 ? "s" : "");
+	return risky ? err_set(e, ERR_DENIED, "%zu path%s (%.200s%s) must be accepted by name (--accept PATH), or all with --accept-risk; nothing was written", risky,
+			       risky == 1 ? "" : "s", buf_cstr(&b), risky > 1 ? ", \xe2\x80\xa6" : "")
+		     : 0;
+}
+
+// A person is asked; -1 with *e where the answer could not be followed.
+static int ask_apply(const json_t *diff, const struct review_place *p, const struct review_opts *o, bool *out_yes, struct err *e)
+{
+	*out_yes = true;
+	if (o->yes || !isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
+		return 0;
+	if (check_refusal(diff, o, e)) {
+		auto_buf struct buf b = BUF_INIT(1 << 20);
+		show_risks(&b, json_object_get(diff, "changes"));
+		out_stderr(&b);
+		return -1;
+	}
+	*out_yes = agree(diff, p, o, "apply");
+	return 0;
+}
+
+// Steps that make or remove a directory are no file.
+static uint64_t files_of(const json_t *done)
+{
+	size_t i;
+	uint64_t n = 0;
+	json_t *s;
+	json_array_foreach(json_object_get(done, "steps"), i, s) n += strcmp(json_str(s, "did"), "mkdir") && strcmp(json_str(s, "did"), "rmdir");
+	return n;
+}
+
 static int tell_applied(const json_t *done, const struct review_place *p, const struct review_opts *o)
 {
 	auto_buf struct buf b = BUF_INIT(64 << 10);
 	const json_t *r = json_object_get(done, "result");
-	size_t i, written = 0;
+	size_t i;
 	json_t *s;
-	json_array_foreach(json_object_get(done, "steps"), i, s) written += strcmp(json_str(s, "did"), "mkdir") && strcmp(json_str(s, "did"), "rmdir");
-	count(&b, written, "file");
+	count(&b, files_of(done), "file");
 	buf_str(&b, " changed in ");
 	out_text(&b, o->to ? o->to : p->repo);
 	if (!o->to)
@@ -202,7 +275,10 @@ static int apply_all(const struct call *c, struct api *a, const struct review_pl
 		buf_fmt(&b, "nothing %sis pending\n", review_tell_left_out(diff, p) ? "else " : "");
 		return out_flush(&b);
 	}
-	if (!o->yes && isatty(STDIN_FILENO) && isatty(STDERR_FILENO) && !agree(diff, p, o, "apply"))
+	bool yes;
+	if (ask_apply(diff, p, o, &yes, &e))
+		return out_fail(c, &e);
+	if (!yes)
 		return 1;
 	struct review_choice x = {.all = !o->hunks, .hunks = o->hunks, .accept = o->accept, .digest = json_str(summary_of(diff), "digest")};
 	auto_json json_t *done = review_do(a, p, o, "apply", &x, &e);
@@ -221,7 +297,12 @@ static int dismiss_all(const struct call *c, struct api *a, const struct review_
 		return out_fail(c, &e);
 	if (is_nothing(diff))
 		return 0;
-	if (!o->yes && isatty(STDIN_FILENO) && isatty(STDERR_FILENO) && !agree(diff, p, o, "dismiss"))
+	bool asks = isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
+	if (!o->yes && !asks) {
+		err_set(&e, ERR_INVALID, "dismiss puts files of the sandbox back, and nobody can be asked here: say --yes");
+		return out_fail(c, &e);
+	}
+	if (!o->yes && !agree(diff, p, o, "dismiss"))
 		return 1;
 	struct review_choice x = {.all = !o->hunks, .hunks = o->hunks, .digest = json_str(summary_of(diff), "digest")};
 	auto_json json_t *done = review_do(a, p, o, "dismiss", &x, &e);
@@ -273,7 +354,11 @@ static int undo_run(const struct call *c)
 	if (o->json)
 		return out_json(done);
 	auto_buf struct buf b = BUF_INIT(256);
-	count(&b, json_array_size(json_object_get(done, "steps")), "file");
+	if (!strcmp(json_str(json_object_get(done, "result"), "undone"), "dismiss")) {
+		buf_str(&b, "what the last dismiss took is in the sandbox again\n");
+		return out_flush(&b);
+	}
+	count(&b, files_of(done), "file");
 	buf_str(&b, " put back as before the last apply\n");
 	return out_flush(&b);
 }
@@ -357,7 +442,7 @@ REVIEW_VERB(apply, "[ID] [PATH...]", "take changes of a sandbox into the real di
 	    "All of them, those of some paths, single ones (--hunk), or asked one by one (-p). Either all of it lands or\n"
 	    "nothing. Files that other programs run or trust must be accepted by name.", 0);
 REVIEW_VERB(dismiss, "[ID] [PATH...]", "put files of a sandbox back to what they were", NULL, 0);
-REVIEW_VERB(undo, "[ID]", "take the last apply back", "Refused where the directory has changed since.", 0);
+REVIEW_VERB(undo, "[ID]", "take the last apply or dismiss back", "Refused where the directory, or the sandbox's file, has changed since.", 0);
 REVIEW_VERB(export, "[ID] [PATH...]", "take the changes of a sandbox as a patch, its commits as a branch or a bundle",
 	    "--branch makes a new branch of the repository and touches no file. With commits made in the sandbox it has\n"
 	    "those; without any, one commit of the files as they are. A branch that exists is never changed.", 0);

@@ -127,6 +127,7 @@ static void put_edits(struct jsonw *w, char *const *edits)
 int review_ask(struct api *a, const struct review_place *p, const char *verb, const struct buf *body, struct http_reply *out, struct err *e)
 {
 	auto_free char *path = api_path("/v1/sandboxes", p->id, verb);
+	api_doing("copying and comparing what changed");
 	if (!api_raw(a, path, buf_cstr((struct buf *)body), out, e))
 		return 0;
 	if (p->word && e->kind == ERR_NOT_FOUND)

@@ -51,7 +51,7 @@ static char ask(const json_t *change, const json_t *hunk)
 }
 
 // The digest is that of the path's diff as it was shown: what changed since is refused, told, and will be asked about again.
-static int act(struct api *a, const struct review_place *p, const json_t *diff, const json_t *change, const json_t *hunk, char key)
+static int act(struct api *a, const struct review_place *p, const json_t *diff, const json_t *change, const json_t *hunk, char key, bool *out_done)
 {
 	struct err e;
 	char *id[] = {xstrdup(json_str(hunk, "id")), NULL}, *path[] = {p->paths[0], NULL};
@@ -62,6 +62,7 @@ static int act(struct api *a, const struct review_place *p, const json_t *diff, 
 		x.accept = path;
 	auto_json json_t *done = review_do(a, &whole, &o, key == 'y' ? "apply" : "dismiss", &x, &e);
 	auto_buf struct buf b = BUF_INIT(8192);
+	*out_done = done != NULL;
 	if (done) {
 		buf_fmt(&b, "%s\n", key == 'y' ? "applied" : "dismissed");
 	} else {
@@ -77,6 +78,18 @@ static json_t *diff_of(struct api *a, const struct review_place *p, struct err *
 {
 	struct review_opts o = {.context = OPT_UNSET};
 	return review_ask_diff(a, p, &o, true, e);
+}
+
+// Takes the last one away.
+static void answers_drop_last(char **v)
+{
+	size_t n = 0;
+	while (v && v[n])
+		n++;
+	if (!n)
+		return;
+	mem_free_ptr(&v[n - 1]);
+	v[n - 1] = NULL;
 }
 
 // The first change whose id was not answered yet.
@@ -104,11 +117,17 @@ int watch_ask(const struct call *c, struct api *a, const char *id, const char *r
 	auto_free char *own_id = xstrdup(id), *own_repo = xstrdup(repo), *own_path = xstrdup(path);
 	char *paths[] = {own_path, NULL}, **answered = NULL;
 	struct review_place p = {.id = own_id, .repo = own_repo, .paths = paths};
+	auto_free char *refused = NULL; // digest of the diff in which an answer was refused
 	int rc = 0;
 	(void)c;
 	for (bool more = true; more && !rc;) { // each answer changes what is pending: asked anew
 		const json_t *change = NULL;
 		auto_json json_t *diff = diff_of(a, &p, e);
+		const char *digest = diff ? json_str(json_object_get(diff, "summary"), "digest") : "";
+		if (refused && diff && strcmp(refused, digest)) // the file is another one now: the answer was not about this
+			answers_drop_last(answered);
+		mem_free_ptr(&refused);
+		refused = NULL;
 		const json_t *hunk = diff ? next_of(diff, answered, &change) : NULL;
 		if (!diff)
 			rc = e->kind == ERR_INVALID || e->kind == ERR_NOT_FOUND ? 0 : -1; // it is gone again
@@ -119,8 +138,11 @@ int watch_ask(const struct call *c, struct api *a, const char *id, const char *r
 		if (key == 'q')
 			rc = 1;
 		more = key != 'd';
-		if ((key == 'y' || key == 'x') && act(a, &p, diff, change, hunk, key))
+		bool done = true;
+		if ((key == 'y' || key == 'x') && act(a, &p, diff, change, hunk, key, &done))
 			rc = 1;
+		if (!done)
+			refused = xstrdup(digest);
 	}
 	strv_free(answered);
 	return rc;

@@ -7,8 +7,10 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static bool is_in(const char *dir, const char *path)
 {
@@ -76,10 +78,23 @@ static void add_image(void *ctx, const struct image_row *i)
 	*(uint64_t *)ctx += i->bytes;
 }
 
+// What reviews of its sandboxes keep.
+static uint64_t copies_used(const struct engine *g)
+{
+	uint64_t sum = 0;
+	for (const struct box *b = g->boxes; b; b = b->next) {
+		struct stat st;
+		auto_free char *copy = xasprintf("%s/shadow.git/skep/d", b->row.id);
+		if (!fstatat(g->sandboxes, copy, &st, AT_SYMLINK_NOFOLLOW))
+			sum += (uint64_t)st.st_blocks * 512;
+	}
+	return sum;
+}
+
 uint64_t budget_used(struct engine *g)
 {
 	struct err e;
-	uint64_t sum = g->layer_bytes + g->archived + volumes_bytes(g), layer;
+	uint64_t sum = g->layer_bytes + g->archived + volumes_bytes(g) + copies_used(g), layer;
 	for (struct derived *d = g->derived; d; d = d->next)
 		if (!size_of(g, d->row.path, &layer)) // else it is among the layers
 			sum += d->row.bytes;

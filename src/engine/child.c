@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #define ERR_MAX (1u << 20)
+#define FEED_MAX (64u << 10)
 
 struct child {
 	struct engine *g;
@@ -26,7 +27,7 @@ struct child {
 	pid_t pid;
 	int status;
 	bool secret, group;
-	int err_fd;
+	int err_fd, feed_fd;
 	struct buf out;
 	struct child *next;
 };
@@ -39,6 +40,7 @@ static void child_free(void *p)
 	else
 		buf_done(&c->out);
 	close_fd(&c->err_fd);
+	close_fd(&c->feed_fd);
 	free(c);
 }
 
@@ -139,11 +141,20 @@ static int spawn(struct child *c, const struct child_spec *s, struct err *e)
 		return err_sys(e, "pipe");
 	auto_fd int r = p[0], w = p[1];
 	char path[] = "PATH=/usr/local/bin:/usr/bin:/bin", *plain[] = {path, NULL};
-	auto_fd int in = s->in ? memory_fd(s->in, e) : -1;
-	if ((s->in && in < 0) || (s->want_err && (c->err_fd = memory_fd(NULL, e)) < 0))
+	auto_fd int in = -1;
+	if (s->in && (in = memory_fd(s->in, e)) < 0)
+		return -1;
+	if (s->waits) {
+		int feed[2];
+		if (pipe2(feed, O_CLOEXEC))
+			return err_sys(e, "pipe");
+		in = feed[0];
+		c->feed_fd = feed[1];
+	}
+	if ( (s->want_err && (c->err_fd = memory_fd(NULL, e)) < 0))
 		return -1;
 	struct proc_fd fds[] = {{w, 1}, {s->want_err ? c->err_fd : STDERR_FILENO, 2}, {in, 0}};
-	int n_fds = s->in ? 3 : 2;
+	int n_fds = in >= 0 ? 3 : 2;
 	c->pid = proc_spawn(&(struct proc_spec){.path = program, .argv = s->argv, .env = s->env ? s->env : plain, .fds = fds, .n_fds = n_fds, .new_session = s->group}, e);
 	if (c->pid < 0)
 		return -1;
@@ -158,7 +169,7 @@ struct child *child_start(struct engine *g, const struct child_spec *s, void (*e
 {
 	struct child *c = xcalloc(1, sizeof *c);
 	*c = (struct child){.g = g, .ended = ended, .said = s->said, .ctx = ctx, .pipe = {.fd = -1, .fn = on_output}, .end = {.fd = -1, .fn = on_end},
-			    .late.fn = on_late, .secret = s->secret, .group = s->group, .err_fd = -1, .out = BUF_INIT(s->out_max)};
+			    .late.fn = on_late, .secret = s->secret, .group = s->group, .err_fd = -1, .feed_fd = -1, .out = BUF_INIT(s->out_max)};
 	if (spawn(c, s, e)) {
 		if (c->pipe.fd >= 0)
 			unwatch(c, &c->pipe);
@@ -218,6 +229,28 @@ json_t *child_json(const struct child_end *end, const char *program, struct err 
 	}
 	json_decref(o);
 	return NULL;
+}
+
+int child_feed(struct child *c, const struct buf *in, void (*ended)(void *ctx, const struct child_end *end), void *ctx)
+{
+	struct err ignored;
+	if (!child_waits(c) || in->n > FEED_MAX || fcntl(c->feed_fd, F_SETPIPE_SZ, FEED_MAX) < 0 ||
+	    fs_write_all(c->feed_fd, in->p, in->n, &ignored)) // fits as a whole: it never waits
+		return -1;
+	close_fd(&c->feed_fd);
+	c->ended = ended;
+	c->ctx = ctx;
+	return 0;
+}
+
+bool child_waits(const struct child *c)
+{
+	return c->end.fd >= 0 && c->feed_fd >= 0;
+}
+
+void child_dismiss(struct child *c)
+{
+	close_fd(&c->feed_fd);
 }
 
 void child_kill(struct child *c)

@@ -175,6 +175,8 @@ struct engine {
 	struct compaction *compactions;
 	struct review *reviews;	      // review.c
 	struct review_wait *review_waits;
+	struct child *review_ready;   // a skep-review that waits for its request
+	struct timer review_idle;
 	struct review_scope *scopes;  // review_words.c: a ring
 	unsigned next_scope;
 	struct making *makings;	      // made.c

@@ -262,9 +262,11 @@ static void discard_review(struct box *b)
 	static const char *const parts[] = {"shadow.git", "apply"};
 	char **dirs = NULL;
 	bool needed = heritage_needs(b->g, b->row.id);
+	auto_free char *dismissed = xasprintf("journals/%s/dismissed", b->row.id);
+	unlinkat(b->g->home_fd, dismissed, 0);
 	if (needed)
 		heritage_keep(b);
-	if (review_outlives(b))
+	if (review_outlives(b, needed))
 		return;
 	for (size_t i = needed ? 1 : 0; i < countof(parts); i++) {
 		auto_free char *dir = xasprintf("journals/%s/%s", b->row.id, parts[i]);

@@ -14,10 +14,10 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/child.h"
-#include "engine/heritage_int.h"
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -50,6 +50,7 @@ static void review_drop(struct review *r)
 }
 
 static void begin(struct review *r);
+static void ready_begin(struct engine *g);
 static struct review *review_new(struct box *b, enum review_verb verb);
 static bool intent_exists(const struct engine *g, const char *box);
 
@@ -75,6 +76,11 @@ static void waits_end(struct engine *g, const char *box)
 	}
 }
 
+struct recount {
+	struct engine *g;
+	char box[ID_SIZE];
+};
+
 static void on_dropped(void *ctx, const struct err *e)
 {
 	(void)ctx;
@@ -96,11 +102,37 @@ static void job_note(struct review *r, const struct outcome *o)
 	memcpy(r->job, o->exec_id, strlen(o->exec_id) + 1);
 }
 
+static void on_counting(void *ctx, const struct err *e, const struct outcome *o)
+{
+	struct recount *c = ctx;
+	struct box *b = box_by_id(c->g, c->box);
+	if (!e && o && o->exec_id && b && b->cell)
+		b->g->backend->ops->kill(b->cell, o->exec_id, SIGKILL, (struct reply){on_dropped, NULL});
+	free(c);
+}
+
+// What is pending of a sandbox without a cell is counted by a cell that comes and goes; what an apply left was not yet.
+static void recount(struct box *b)
+{
+	struct exec_request x = {.job = true};
+	struct recount *c = xcalloc(1, sizeof *c);
+	if (b->cell && !b->maintenance) {
+		free(c);
+		return; // it counts by itself
+	}
+	c->g = b->g;
+	memcpy(c->box, b->row.id, sizeof c->box);
+	strv_add(&x.argv, "kind");
+	strv_add(&x.argv, "/");
+	engine_exec(b->g, b->row.id, &x, (struct done){on_counting, c});
+}
+
 // The next one of the same sandbox: one at a time, in the order they came.
 static void finish(struct review *r, const struct err *e)
 {
 	struct engine *g = r->g;
 	char box[ID_SIZE];
+	bool counts = r->changed;
 	memcpy(box, r->box, sizeof box);
 	timer_clear(g->loop, &r->late);
 	if (r->cancelled) {
@@ -109,6 +141,8 @@ static void finish(struct review *r, const struct err *e)
 	}
 	if (r->done.fn)
 		r->done.fn(r->done.ctx, e, e ? NULL : &r->out);
+	if (!e)
+		ready_begin(g);
 	review_drop(r);
 	struct review *waits = NULL;
 	for (struct review *n = g->reviews; n; n = n->next) {
@@ -119,6 +153,9 @@ static void finish(struct review *r, const struct err *e)
 		if (!waits)
 			waits = n;
 	}
+	struct box *b = counts && !waits ? box_by_id(g, box) : NULL;
+	if (b)
+		recount(b);
 	if (waits)
 		begin(waits);
 	else
@@ -149,27 +186,102 @@ static void take_base(struct box *b, const json_t *last)
 	base_changed(b, result ? json_str(result, "base_after") : "");
 }
 
+// DISMISS is the stream of a dismissal, and DISMISS.back of one that undoes it; of the last one that was done only that stays,
+// until it was used or something was applied.
+#define DISMISS "dismiss"
+#define DISMISSED "dismissed"
+
+static void dismissal_end(struct review *r, bool done)
+{
+	auto_free char *out = xasprintf("%s/" DISMISS, r->box), *back = xasprintf("%s.back", out), *kept = xasprintf("%s/" DISMISSED, r->box);
+	int at = r->g->sandboxes;
+	bool undo = r->want.verb == REVIEW_UNDO;
+	unlinkat(at, out, 0);
+	if (done && undo)
+		unlinkat(at, kept, 0);
+	else if (!undo && (!done || renameat(at, back, at, kept)))
+		unlinkat(at, back, 0);
+}
+
+static bool dismissal_exists(const struct review *r)
+{
+	auto_free char *kept = xasprintf("%s/" DISMISSED, r->box);
+	return fs_exists(r->g->sandboxes, kept);
+}
+
 static void on_put(void *ctx, const struct child_end *end)
 {
 	struct review *r = ctx;
 	r->child = NULL;
 	struct err e;
 	auto_json json_t *answer = child_json(end, "skep-review", &e);
-	auto_free char *out = xasprintf("%s/dismiss", r->box);
 	struct box *b = box_by_id(r->g, r->box);
-	unlinkat(r->g->sandboxes, out, 0);
+	if (b)
+		dismissal_end(r, answer != NULL);
+	if (answer && r->want.verb == REVIEW_UNDO)
+		buf_str(&r->out, "{\"result\":{\"steps\":0,\"undone\":\"dismiss\"}}\n");
 	if (answer && b) {
 		review_note(r, b, NULL);
 		b->row.pending = -1;
+		r->changed = true;
 		box_save(b);
 	}
 	finish(r, answer ? NULL : &e);
 }
 
+// --- one that is ready ---
+
+// After a review the next skep-review is started ahead: to load it and its libraries takes longer than a small diff.
+#define READY_MS 60000 // then it goes
+
+static void on_ready_ended(void *ctx, const struct child_end *end)
+{
+	struct engine *g = ctx;
+	(void)end;
+	if (g->review_ready && !child_waits(g->review_ready)) // else it is another one that ended
+		g->review_ready = NULL;
+}
+
+static void on_ready_late(struct timer *t)
+{
+	struct engine *g = container_of(t, struct engine, review_idle);
+	struct child *c = take(&g->review_ready);
+	if (c)
+		child_dismiss(c);
+}
+
+static void ready_begin(struct engine *g)
+{
+	struct err e;
+	char a0[] = "skep-review", a1[] = "wait", *argv[] = {a0, a1, NULL};
+	struct child_spec spec = {.program = "skep-review", .argv = argv, .out_max = OUT_MAX, .want_err = true, .waits = true};
+	g->review_idle.fn = on_ready_late;
+	timer_set(g->loop, &g->review_idle, READY_MS);
+	if (!g->review_ready)
+		g->review_ready = child_start(g, &spec, on_ready_ended, g, &e);
+}
+
+// The verb in a line of its own, and the request. NULL: there is none that is ready.
+static struct child *ready_take(struct review *r, const char *verb, const struct buf *request, void (*ended)(void *, const struct child_end *))
+{
+	struct child *c = take(&r->g->review_ready);
+	auto_buf struct buf in = BUF_INIT(REQUEST_MAX);
+	if (!c)
+		return NULL;
+	buf_fmt(&in, "%s\n", verb);
+	buf_add(&in, request->p, request->n);
+	if (!child_feed(c, &in, ended, r))
+		return c;
+	child_dismiss(c);
+	return NULL;
+}
+
 static int spawn(struct review *r, char *const *argv, const struct buf *in, void (*ended)(void *, const struct child_end *), struct err *e)
 {
 	struct child_spec spec = {.program = "skep-review", .argv = argv, .out_max = OUT_MAX, .in = in, .want_err = true};
-	r->child = child_start(r->g, &spec, ended, r, e);
+	r->child = in ? ready_take(r, argv[1], in, ended) : NULL;
+	if (!r->child)
+		r->child = child_start(r->g, &spec, ended, r, e);
 	return r->child ? 0 : -1;
 }
 
@@ -178,7 +290,7 @@ static void on_restore(void *ctx, const struct err *e, const struct outcome *o)
 {
 	struct review *r = ctx;
 	struct err why;
-	auto_free char *from = review_path(r, "dismiss"), *sock = engine_socket(r->g, r->box), *ticket = o && o->ticket ? xstrdup(o->ticket) : NULL;
+	auto_free char *from = review_path(r, r->want.verb == REVIEW_UNDO ? DISMISSED : DISMISS), *sock = engine_socket(r->g, r->box), *ticket = o && o->ticket ? xstrdup(o->ticket) : NULL;
 	char a0[] = "skep-review", a1[] = "put", a2[] = "--socket", a4[] = "--from";
 	char *argv[] = {a0, a1, a2, sock, a4, from, NULL};
 	auto_buf struct buf in = BUF_INIT(KEY_SIZE); // the ticket: a command line can be read by every user of this machine
@@ -247,6 +359,11 @@ static void on_judged(void *ctx, const struct child_end *end)
 		return;
 	}
 	take_base(b, last);
+	r->changed = writes_host(r) && !r->want.to;
+	if (r->want.verb == REVIEW_APPLY && !r->want.to) {
+		auto_free char *kept = xasprintf("%s/" DISMISSED, r->box);
+		unlinkat(r->g->sandboxes, kept, 0); // undo takes the last one back
+	}
 	if (r->want.verb == REVIEW_DIFF)
 		review_scope_note(r, last);
 	review_note(r, b, last);
@@ -377,6 +494,8 @@ static void steps_begin(struct review *r)
 		finish(r, &e);
 	else if (r->want.branch || r->want.bundle)
 		export_begin(r, b);
+	else if (r->want.verb == REVIEW_UNDO && dismissal_exists(r))
+		job(r, "restore", b->row.ws_path, true, on_restore);
 	else if (r->want.verb == REVIEW_UNDO && b->row.base_pin != PIN_INHERITED)
 		judge(r, NULL);
 	else
@@ -571,21 +690,24 @@ void review_recover(struct engine *g)
 
 // --- an intent log that outlives its sandbox ---
 
-// Removed by force while what an apply left half done could not be settled: its log stays with the journal, named in
-// SKEP_HOME/unsettled, and the next daemons try again.
+// Removed by force while what an apply left half done could not be settled: its log, and the objects of its shadow, move to
+// SKEP_HOME/unsettled/ID, and the next daemons try again. A shadow that others inherit stays where they look for it.
 #define UNSETTLED "unsettled"
 
-bool review_outlives(struct box *b)
+bool review_outlives(struct box *b, bool inherited)
 {
 	struct err e;
-	auto_free char *intent = xasprintf("journals/%s/apply/intent", b->row.id), *mark = xasprintf(UNSETTLED "/%s", b->row.id);
-	if (!fs_exists(b->g->home_fd, intent))
+	int home = b->g->home_fd;
+	auto_free char *intent = xasprintf("journals/%s/apply/intent", b->row.id), *to = xasprintf(UNSETTLED "/%s", b->row.id);
+	auto_free char *log = xasprintf("journals/%s/apply", b->row.id), *shadow = xasprintf("journals/%s/shadow.git", b->row.id);
+	auto_free char *to_log = xasprintf("%s/apply", to), *to_shadow = xasprintf("%s/shadow.git", to);
+	if (!fs_exists(home, intent))
 		return false;
-	if (fs_mkdirs(b->g->home_fd, UNSETTLED, 0700, &e) || fs_replace(b->g->home_fd, mark, "", 0, 0600, &e)) {
-		log_line(LOG_ERROR, "sandbox=%s its half done apply is not noted: %s", b->row.id, e.msg);
-		return false;
+	if (fs_mkdirs(home, to, 0700, &e) || (!inherited && renameat(home, shadow, home, to_shadow)) || renameat(home, log, home, to_log)) {
+		log_line(LOG_ERROR, "sandbox=%s was removed with an apply half done, and its log can not be moved: it stays with the journal", b->row.id);
+		return true;
 	}
-	log_line(LOG_ERROR, "sandbox=%s was removed with an apply half done: journals/%s/apply is kept until that can be settled", b->row.id, b->row.id);
+	log_line(LOG_ERROR, "sandbox=%s was removed with an apply half done: %s is kept until that can be settled", b->row.id, to);
 	return true;
 }
 
@@ -598,24 +720,16 @@ static void on_outlived(void *ctx, const struct child_end *end)
 {
 	struct outlived *o = ctx;
 	struct err e;
-	static const char *const parts[] = {"apply", "shadow.git"};
 	auto_json json_t *answer = child_json(end, "skep-review", &e);
-	auto_free char *mark = xasprintf(UNSETTLED "/%s", o->id);
+	auto_free char *dir = xasprintf(UNSETTLED "/%s", o->id);
+	char *dirs[] = {dir, NULL};
 	if (!answer) {
 		log_line(LOG_ERROR, "sandbox=%s was removed, and its half done apply could not be settled: %s", o->id, e.msg);
 		free(o);
 		return;
 	}
 	log_line(LOG_INFO, "sandbox=%s was removed; its half done apply was %s", o->id, json_str(answer, "recovered"));
-	char **dirs = NULL;
-	for (size_t i = 0; i < countof(parts); i++) {
-		auto_free char *dir = xasprintf("journals/%s/%s", o->id, parts[i]);
-		if (!i || !heritage_needs(o->g, o->id))
-			strv_add(&dirs, dir);
-	}
-	engine_discard(o->g, dirs);
-	strv_free(dirs);
-	unlinkat(o->g->home_fd, mark, 0);
+	engine_discard_unmade(o->g, dirs); // nobody names it
 	free(o);
 }
 
@@ -623,7 +737,8 @@ static void outlived_settle(struct engine *g, const char *id)
 {
 	struct err e;
 	auto_buf struct buf in = BUF_INIT(REQUEST_MAX);
-	auto_free char *shadow = xasprintf("%s/journals/%s/shadow.git", g->skep_home, id), *log = xasprintf("%s/journals/%s/apply", g->skep_home, id);
+	auto_free char *own = xasprintf(UNSETTLED "/%s/shadow.git", id), *log = xasprintf("%s/" UNSETTLED "/%s/apply", g->skep_home, id);
+	auto_free char *shadow = fs_exists(g->home_fd, own) ? xasprintf("%s/%s", g->skep_home, own) : xasprintf("%s/journals/%s/shadow.git", g->skep_home, id);
 	struct jsonw w = {.b = &in};
 	jw_open(&w, '{');
 	jw_kstr(&w, "shadow", shadow);
@@ -660,6 +775,7 @@ void review_free(struct engine *g)
 		timer_clear(g->loop, &g->reviews->late);
 		review_drop(g->reviews);
 	}
+	timer_clear(g->loop, &g->review_idle);
 	review_scopes_free(g);
 	while (g->review_waits) {
 		struct review_wait *w = g->review_waits;

@@ -35,6 +35,7 @@ struct review {
 	bool running;
 	bool all; // a part was asked for, but could not be judged alone
 	bool cancelled; // it ends with why
+	bool changed;	// what is pending is to be counted anew
 	struct err why;
 	char job[ID_SIZE];   // the last exec that was begun for it
 	struct child *child; // what runs for it now, or NULL
@@ -64,8 +65,8 @@ void review_cancel_all(struct engine *g, const char *box, bool force); // not fo
 // False: there is nothing to wait for. True: then(ctx) follows from the loop.
 bool review_end(struct box *b, bool force, void (*then)(void *ctx), void *ctx) MUST_USE;
 
-// A sandbox was removed: true where its intent log must stay.
-bool review_outlives(struct box *b);
+// A sandbox was removed: true where its intent log outlives it. inherited: its shadow stays with the journal.
+bool review_outlives(struct box *b, bool inherited);
 
 // trust.c
 int config_review(struct engine *g, struct review_limits *out, struct err *e) MUST_USE;

@@ -63,9 +63,10 @@ static void wait_announced(struct http_client *c)
 	if (poll(&pfd, 1, HTTP_WAIT_MS))
 		return;
 	c->on_wait(c->fd, HTTP_WAIT_MS);
-	if (!poll(&pfd, 1, HTTP_LONG_WAIT_MS - HTTP_WAIT_MS)) {
-		c->on_wait(c->fd, HTTP_LONG_WAIT_MS);
-		poll(&pfd, 1, -1);
+	unsigned waited = HTTP_LONG_WAIT_MS;
+	for (int next = HTTP_LONG_WAIT_MS - HTTP_WAIT_MS; !poll(&pfd, 1, next); next = HTTP_AGAIN_MS) {
+		c->on_wait(c->fd, waited);
+		waited += HTTP_AGAIN_MS;
 	}
 	c->on_wait(c->fd, 0);
 }

@@ -5,13 +5,14 @@
 
 #define HTTP_WAIT_MS 500
 #define HTTP_LONG_WAIT_MS 3000
+#define HTTP_AGAIN_MS 1000 // and then each second
 #define HTTP_BODY_MAX (16u << 20)
 
 struct http_client {
 	int fd;			       // owned; -1 = closed: after an error or when the server closed
 	bool long_answer; // one was: read more at once
 	struct buf in;		       // bytes behind the last answer
-	void (*on_wait)(int fd, unsigned waited_ms); // optional: no answer yet after HTTP_WAIT_MS, after HTTP_LONG_WAIT_MS; 0: it came
+	void (*on_wait)(int fd, unsigned waited_ms); // optional: no answer yet after HTTP_WAIT_MS, after HTTP_LONG_WAIT_MS and each second then; 0: it came
 	const char *host;	       // borrowed, for the Host header; NULL = a unix socket
 	const char *token;	       // borrowed, for Authorization; NULL = none
 };

@@ -79,6 +79,12 @@ static void reverse(const struct op *was, struct txn *t)
 	struct op *op = txn_add(t, kind, was->path);
 	op->old = was->now;
 	op->now = was->old;
+	op->as_was = kind == OP_PUT && was->old.type == SIDE_FILE;
+	if (!op->as_was || !was->attrs)
+		return;
+	op->attrs = xcalloc(1, was->attrs_n);
+	op->attrs_n = was->attrs_n;
+	memcpy(op->attrs, was->attrs, was->attrs_n);
 }
 
 // The host must have exactly what the apply left there.

@@ -53,9 +53,11 @@ int review_apply(const struct review_spec *spec, int log, const struct apply_spe
 // NOT_FOUND when the stack is empty; CONFLICT where the host differs from what was applied.
 int review_undo(const char *shadow, int log, uint32_t umask, struct apply_result *out, struct refusal *why,
 		struct err *e) MUST_USE;
-// Writes what the sandbox's files must become so that only the rest is pending, each behind what must be there now.
-int review_dismiss(struct review *r, const struct selection *set, struct delta_out *out, uint64_t *out_paths,
-		   struct err *e) MUST_USE;
+// Two streams, one after the other. The first marks what the set names, and writes what brings the sandbox's files back after
+// a dismissal; the second what they must become so that only the rest is pending. Each content stands behind what must be
+// there then.
+int review_dismiss_back(struct review *r, const struct selection *set, struct delta_out *out, struct err *e) MUST_USE;
+int review_dismiss(struct review *r, struct delta_out *out, uint64_t *out_paths, struct err *e) MUST_USE;
 
 // For this room: the steps of the marked changes.
 int review_steps(struct review *r, const struct apply_spec *a, struct txn *t, struct apply_result *out,

@@ -4,6 +4,7 @@
 
 #include "base/fs.h"
 #include "base/mem.h"
+#include "base/sha256.h"
 #include <fcntl.h>
 #include <string.h>
 
@@ -99,33 +100,124 @@ static int put_change(struct writer *w, struct change *c)
 	struct texts t;
 	if (c->kind == CHANGE_DIR || c->kind == CHANGE_RMDIR)
 		return put_dir(w, c);
-	// a renamed file that goes back leaves its new name free
-	struct change *from = takes_all(c) ? c->from : NULL;
-	if (from) {
-		c->from = NULL;
-		if (put_change(w, from))
-			return -1;
-	}
 	int rc = texts_load(w->r, c, &t, w->e);
 	if (rc && w->e->kind == ERR_NOT_FOUND && c->state == STATE_LOST)
 		rc = 0;
 	if (!rc)
-		rc = c->whole || takes_all(c) || from ? put_back(w, c, &t) : put_rest(w, c, &t);
-	if (!rc && c->p.type == SIDE_NONE && c->state != STATE_LOST && (c->whole || from))
+		rc = c->whole || takes_all(c) ? put_back(w, c, &t) : put_rest(w, c, &t);
+	if (!rc && c->p.type == SIDE_NONE && c->state != STATE_LOST && (c->whole || takes_all(c)))
 		rc = put_new_parents(w, c);
 	texts_done(&t);
 	return rc;
 }
 
-int review_dismiss(struct review *r, const struct selection *set, struct delta_out *out, uint64_t *out_paths,
-		   struct err *e)
+// --- the way back ---
+
+static int expect_bytes(struct writer *w, const struct change *c, const struct side *now, const char *p, size_t n)
+{
+	struct sha256 h;
+	uint8_t sha[32];
+	if (now->type == SIDE_NONE)
+		return delta_put_expect(w->out, c->path, 'x', false, NULL, w->e);
+	sha256_init(&h);
+	sha256_add(&h, p, n);
+	sha256_end(&h, sha);
+	return delta_put_expect(w->out, c->path, now->type == SIDE_LINK ? 'l' : 'f', now->exec, sha, w->e);
+}
+
+// What the dismissal leaves of a file of which a part goes.
+static int expect_rest(struct writer *w, struct change *c, const struct texts *t)
+{
+	struct lines p, s;
+	struct side now = c->s;
+	auto_buf struct buf rest = BUF_INIT(LINES_MAX * 4u);
+	lines_init(&p, t->p, t->p_n);
+	lines_init(&s, t->s, t->s_n);
+	for (size_t i = 0; i < c->hunks.n; i++) {
+		if (c->hunks.v[i].kind == HUNK_MODE && c->hunks.v[i].take)
+			now.exec = c->p.exec;
+		c->hunks.v[i].take = !c->hunks.v[i].take;
+	}
+	hunks_splice(&c->hunks, &p, &s, false, &rest);
+	for (size_t i = 0; i < c->hunks.n; i++)
+		c->hunks.v[i].take = !c->hunks.v[i].take;
+	lines_done(&p);
+	lines_done(&s);
+	return expect_bytes(w, c, &now, buf_cstr(&rest), rest.n);
+}
+
+// Behind what a dismissal leaves there: what the sandbox had.
+static int put_again(struct writer *w, struct change *c)
+{
+	struct texts t;
+	if (c->kind == CHANGE_DIR || c->kind == CHANGE_RMDIR)
+		return delta_put(w->out, c->kind == CHANGE_DIR ? 'd' : 'x', false, c->path, w->e);
+	if (c->unseen)
+		return 0; // its content is not kept
+	int rc = texts_load(w->r, c, &t, w->e);
+	bool lost = c->state == STATE_LOST;
+	if (rc && w->e->kind == ERR_NOT_FOUND && lost)
+		rc = 0;
+	if (!rc && (c->whole || takes_all(c)))
+		rc = expect_bytes(w, c, lost ? &c->h : &c->p, lost ? t.h : t.p, lost ? t.h_n : t.p_n);
+	else if (!rc)
+		rc = expect_rest(w, c, &t);
+	if (!rc)
+		rc = put_side(w, c->path, &c->s, t.s, t.s_n);
+	texts_done(&t);
+	return rc;
+}
+
+// A renamed file that goes back leaves its new name free: two changes.
+static void split_renames(struct review *r)
+{
+	for (size_t i = 0; i < r->n; i++) {
+		struct change *c = r->v[i], *from = c->from;
+		if (!from || !change_is_taken(c) || !takes_all(c))
+			continue;
+		c->from = NULL;
+		from->hidden = false;
+		for (size_t k = 0; k < from->hunks.n; k++)
+			from->hunks.v[k].take = true;
+	}
+}
+
+// First all that makes names free, what is in a directory before it; then all that needs them.
+static int put_all(struct writer *w, bool (*frees)(const struct change *c), int (*put)(struct writer *w, struct change *c))
+{
+	struct review *r = w->r;
+	for (size_t i = r->n; i--;)
+		if (change_is_taken(r->v[i]) && frees(r->v[i]) && put(w, r->v[i]))
+			return -1;
+	for (size_t i = 0; i < r->n; i++)
+		if (change_is_taken(r->v[i]) && !frees(r->v[i]) && put(w, r->v[i]))
+			return -1;
+	return delta_end(w->out, w->e);
+}
+
+static bool is_made_inside(const struct change *c)
+{
+	return c->kind == CHANGE_DIR || (c->kind != CHANGE_RMDIR && c->p.type == SIDE_NONE && c->state != STATE_LOST && !c->from);
+}
+
+static bool is_gone_inside(const struct change *c)
+{
+	return c->kind == CHANGE_RMDIR || (c->kind != CHANGE_DIR && c->s.type == SIDE_NONE);
+}
+
+int review_dismiss_back(struct review *r, const struct selection *set, struct delta_out *out, struct err *e)
+{
+	struct writer w = {.r = r, .out = out, .e = e};
+	if (review_select(r, set, e))
+		return -1;
+	split_renames(r);
+	return put_all(&w, is_gone_inside, put_again);
+}
+
+// After review_dismiss_back, which has marked what is taken.
+int review_dismiss(struct review *r, struct delta_out *out, uint64_t *out_paths, struct err *e)
 {
 	struct writer w = {.r = r, .out = out, .count = out_paths, .e = e};
 	*out_paths = 0;
-	if (review_select(r, set, e))
-		return -1;
-	for (size_t i = r->n; i--;) // what is in a directory goes before it
-		if (change_is_taken(r->v[i]) && put_change(&w, r->v[i]))
-			return -1;
-	return delta_end(out, e);
+	return put_all(&w, is_made_inside, put_change);
 }

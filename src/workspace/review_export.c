@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <git2.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -134,6 +135,47 @@ static int read_ref(struct export *o, char out[41], struct err *e)
 	return 0;
 }
 
+#define EMPTY_TREE "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+
+// Does the submodule's repository in the directory have this commit?
+static bool host_has_commit(const struct export *o, const char *path, const char *hex)
+{
+	struct err none;
+	git_repository *r = NULL;
+	git_odb *odb = NULL;
+	git_oid id;
+	auto_fd int top = fs_open(AT_FDCWD, o->x->dir, O_RDONLY | O_DIRECTORY, 0, &none);
+	auto_fd int fd = top < 0 ? -1 : fs_open_beneath(top, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0, &none);
+	auto_free char *dir = xasprintf("%s/%s", o->x->dir, path);
+	git_libgit2_init();
+	bool has = fd >= 0 && !git_oid_fromstr(&id, hex) && !git_repository_open_ext(&r, dir, GIT_REPOSITORY_OPEN_NO_SEARCH, NULL) &&
+		   !git_repository_odb(&odb, r) && git_odb_exists(odb, &id);
+	git_odb_free(odb);
+	git_repository_free(r);
+	return has;
+}
+
+// A submodule that was moved to a commit of the sandbox's own: the branch would name what nobody has.
+// ":mH mI hH hI X", a zero byte and the path.
+static int check_submodules(const struct export *o, const char *commit, struct err *e)
+{
+	auto_git struct git_run g;
+	git_init(&g, GIT_ALONE, o->repo);
+	git_args(&g, "diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", o->x->base ? o->x->base : EMPTY_TREE, commit, NULL);
+	if (git_must(&g, e))
+		return -1;
+	for (char *s = g.out.p, *end = s ? s + g.out.n : NULL; s && s < end;) {
+		char *path = s + strlen(s) + 1, mode[7], hex[41];
+		if (path >= end || sscanf(s, ":%*6s %6s %*40s %40s", mode, hex) != 2)
+			break;
+		if (!strcmp(mode, "160000") && !host_has_commit(o, path, hex))
+			return err_set(e, ERR_CONFLICT, "submodule %.150s was moved to commit %.12s, which only the sandbox has, so that the branch would name what nobody can "
+				       "get: push that commit from inside, or take the files with skep apply", path, hex);
+		s = path + strlen(path) + 1;
+	}
+	return 0;
+}
+
 // The branch itself by libgit2, which reads the host's configuration and runs nothing.
 static int with_host(struct export *o, int (*fn)(git_repository *r, const char *ref, const git_oid *id, struct err *e), const char *hex,
 		     struct err *e)
@@ -193,6 +235,8 @@ static int land(struct export *o, char out_commit[41], struct err *e)
 	auto_free char *spec = xasprintf("%s:%s", ref, ref), *second = xasprintf("%s/second", o->x->work);
 	*out_commit = 0;
 	if (make_repo(o, e) || verify(o, e) || fetch(o->repo, o->file, NULL, spec, e) || (o->x->branch && read_ref(o, out_commit, e)))
+		return -1;
+	if (o->x->branch && check_submodules(o, out_commit, e))
 		return -1;
 	// from a pack of our own making: a bundle's is not checked by every git
 	struct export again = *o;

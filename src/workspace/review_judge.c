@@ -206,11 +206,12 @@ static bool all_files(const struct change *c)
 	return c->p.type == SIDE_FILE && c->h.type == SIDE_FILE && c->s.type == SIDE_FILE;
 }
 
-// A deletion of what the base is not known to have: the host made or changed it since, or it was ignored and changed.
+// A deletion of what the base is not known to have: the host made or changed it since, it was ignored and changed, or it
+// can not be read.
 static bool deletes_unknown(const struct change *c)
 {
 	return c->entry && c->entry->kind == 'x' && c->p.type == SIDE_NONE &&
-	       (c->h.type == SIDE_FILE || c->h.type == SIDE_LINK);
+	       (c->h.type == SIDE_FILE || c->h.type == SIDE_LINK || c->h.type == SIDE_OTHER);
 }
 
 static int judge_loaded(struct review *r, struct change *c, const struct texts *t, bool *out_pending, struct err *e)
@@ -240,7 +241,8 @@ int change_judge(struct review *r, struct change *c, bool *out_pending, struct e
 		c->whole = *out_pending = true;
 		hunk_name_whole(hunks_add(&c->hunks, HUNK_WHOLE), c->path, "lost", "", 0, c->h.sha, 32);
 		c->hunks.v[0].state = HUNK_CONFLICT;
-		set_why(c, STATE_LOST, "it was deleted in the sandbox; the host's file is newer than the sandbox");
+		set_why(c, STATE_LOST, c->h.type == SIDE_OTHER ? "it was deleted in the sandbox; the host's can not be read"
+							       : "it was deleted in the sandbox; the host's file is newer than the sandbox");
 		return 0;
 	}
 	if ((side_same(&c->s, &c->p) && !c->lost) || side_same(&c->s, &c->h))

@@ -9,7 +9,8 @@
 #include <errno.h>
 #include <string.h>
 
-#define MAGIC "SKEPTXN1"
+#define MAGIC "SKEPTXN2"
+#define MAGIC_OLD "SKEPTXN1" // without attributes
 #define LOG_MAX (1u << 30)
 
 static void put_side(struct buf *b, const struct side *s)
@@ -53,6 +54,8 @@ void txn_print(const struct txn *t, struct buf *b)
 		wire_str(b, t->v[i].temp);
 		put_side(b, &t->v[i].old);
 		put_side(b, &t->v[i].now);
+		wire_u8(b, t->v[i].as_was);
+		wire_bytes(b, t->v[i].attrs, t->v[i].attrs_n);
 	}
 	wire_u32(b, (uint32_t)t->n_base);
 	for (size_t i = 0; i < t->n_base; i++) {
@@ -83,7 +86,7 @@ static void get_side(struct wire *w, struct side *s)
 	w->bad |= type > SIDE_OTHER;
 	s->type = w->bad ? SIDE_NONE : (enum side_type)type;
 	s->exec = flags & 1, s->hashed = flags & 2, s->objected = flags & 4;
-	s->perm = wire_get_u32(w) & 0777;
+	s->perm = wire_get_u32(w) & 07777;
 	s->uid = wire_get_u32(w);
 	s->gid = wire_get_u32(w);
 	s->size = wire_get_u64(w);
@@ -97,7 +100,7 @@ static void get_entry(struct wire *w, struct shadow_entry *en)
 	get_raw(w, en->oid, sizeof en->oid);
 }
 
-static void get_op(struct wire *w, struct txn *t)
+static void get_op(struct wire *w, bool attrs, struct txn *t)
 {
 	uint8_t kind = wire_get_u8(w), must = wire_get_u8(w);
 	auto_free char *path = wire_get_str(w), *temp = wire_get_str(w);
@@ -111,6 +114,15 @@ static void get_op(struct wire *w, struct txn *t)
 	op->temp = take(&temp);
 	get_side(w, &op->old);
 	get_side(w, &op->now);
+	if (w->bad || !attrs)
+		return;
+	op->as_was = wire_get_u8(w);
+	const uint8_t *p = wire_get_bytes(w, &op->attrs_n);
+	op->attrs = p && op->attrs_n ? xcalloc(1, op->attrs_n) : NULL;
+	if (op->attrs)
+		memcpy(op->attrs, p, op->attrs_n);
+	else
+		op->attrs_n = 0;
 }
 
 static void get_base(struct wire *w, struct txn *t)
@@ -125,11 +137,12 @@ static void get_base(struct wire *w, struct txn *t)
 	get_entry(w, &b->after);
 }
 
-static void get_head(struct wire *w, struct txn *t)
+static void get_head(struct wire *w, bool *out_attrs, struct txn *t)
 {
 	char magic[8] = "";
 	get_raw(w, magic, sizeof magic);
-	w->bad |= memcmp(magic, MAGIC, sizeof magic) != 0;
+	*out_attrs = !memcmp(magic, MAGIC, sizeof magic);
+	w->bad |= !*out_attrs && memcmp(magic, MAGIC_OLD, sizeof magic) != 0;
 	auto_free char *id = wire_get_str(w);
 	if (!id || !id_is(id)) {
 		w->bad = true;
@@ -160,9 +173,10 @@ int txn_parse(const void *p, size_t n, struct txn *t, struct err *e)
 	sha256_add(&h, p, n - 32);
 	sha256_end(&h, sha);
 	struct wire w = {.p = p, .n = n - 32, .bad = memcmp(sha, (const uint8_t *)p + n - 32, 32) != 0};
-	get_head(&w, t);
+	bool attrs = false;
+	get_head(&w, &attrs, t);
 	for (uint32_t i = 0, count = wire_get_u32(&w); !w.bad && i < count; i++)
-		get_op(&w, t);
+		get_op(&w, attrs, t);
 	for (uint32_t i = 0, count = wire_get_u32(&w); !w.bad && i < count; i++)
 		get_base(&w, t);
 	if (!w.bad && !w.n && t->target)

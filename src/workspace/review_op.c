@@ -113,6 +113,8 @@ static int give_away(const struct op *op, int dir, int fd, struct err *e)
 	if (geteuid())
 		return 0;
 	bool file = op->old.type == SIDE_FILE;
+	if (op->as_was)
+		return fchown(fd, op->now.uid, op->now.gid) ? err_sys(e, "owner of %.200s", op->path) : 0;
 	if (!file && fstat(dir, &st))
 		return err_sys(e, "stat the directory of %.200s", op->path);
 	uid_t uid = file ? op->old.uid : st.st_uid;
@@ -149,6 +151,8 @@ int op_prepare(struct txn_env *env, struct op *op, struct err *e)
 		return err_wrap(e, "prepare %.200s", op->path);
 	if (write_file(env, fd, op, e) || give_away(op, dir, fd, e))
 		return -1;
+	if (op->attrs) // before the mode: an ACL's mask stands in its group bits
+		attrs_write(fd, op->attrs, op->attrs_n);
 	if (fchmod(fd, op->now.perm))
 		return err_sys(e, "mode of %.200s", op->path);
 	return fault(FAULT_REVIEW_TEMP, e) ? -1 : 0;

@@ -2,9 +2,11 @@
 #include "workspace/review_patch.h"
 
 #include "base/mem.h"
+#include "base/str.h"
 #include <string.h>
 
 #define STAT_WIDTH 40u
+#define CONFLICT_SHOWN (256u << 10)
 
 void patch_quote(struct buf *out, const char *prefix, const char *path)
 {
@@ -277,6 +279,40 @@ static bool is_all_there_is(const struct review *r, const struct change *c)
 	return c->state == STATE_LOST && r->root < 0 && c->entry && c->entry->kept && c->s.type != SIDE_NONE;
 }
 
+// Lines that git passes over, each behind our name.
+static void put_quoted(struct buf *out, const struct buf *text)
+{
+	struct str rest = str_of(buf_cstr((struct buf *)text)), line;
+	while (str_next(&rest, '\n', &line))
+		buf_fmt(out, "skep: %.*s\n", (int)line.n, line.p);
+	if (text->overflow)
+		buf_str(out, "skep: (and more)\n");
+}
+
+// What a conflicting file would change, for the eyes only.
+static int put_conflict(struct review *r, const struct change *c, unsigned context, struct buf *out, struct err *e)
+{
+	struct texts t;
+	struct lines p, h, s;
+	auto_buf struct buf text = BUF_INIT(CONFLICT_SHOWN);
+	if (c->state != STATE_CONFLICT || c->unseen || c->binary || c->s.type != SIDE_FILE)
+		return 0;
+	int rc = texts_load(r, c, &t, e);
+	if (!rc) {
+		lines_init(&p, t.p, t.p_n), lines_init(&h, t.h, t.h_n), lines_init(&s, t.s, t.s_n);
+		const struct hunk all = {.kind = HUNK_LINES, .state = HUNK_CONFLICT, .old_n = (uint32_t)p.n, .new_n = (uint32_t)s.n};
+		if (c->whole)
+			hunk_text(&all, &p, &h, &s, 0, &text);
+		for (size_t i = 0; !c->whole && i < c->hunks.n; i++)
+			if (c->hunks.v[i].kind == HUNK_LINES && c->hunks.v[i].state == HUNK_CONFLICT)
+				hunk_text(&c->hunks.v[i], &p, &h, &s, context, &text);
+		put_quoted(out, &text);
+		lines_done(&p), lines_done(&h), lines_done(&s);
+	}
+	texts_done(&t);
+	return rc;
+}
+
 int change_patch(struct review *r, const struct change *c, unsigned context, bool only_taken, struct buf *out,
 		 struct err *e)
 {
@@ -285,7 +321,7 @@ int change_patch(struct review *r, const struct change *c, unsigned context, boo
 		return put_one_sided(out, c->path, '+', &c->s, review_copy_bytes(&r->copy, c->entry), c->entry->size, e);
 	if (!change_has_patch(c)) {
 		put_note(out, c);
-		return 0;
+		return c->hidden ? 0 : put_conflict(r, c, context, out, e);
 	}
 	int rc = texts_load(r, c, &t, e);
 	if (!rc && c->kind == CHANGE_ADD)

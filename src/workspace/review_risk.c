@@ -66,6 +66,8 @@ static int judge(struct review *r, struct change *c, struct err *e)
 		risk_judge(&s, on_risk, c);
 	if (!rc && seen)
 		judge_bare(r, c);
+	if (!rc && c->h.type == SIDE_FILE && c->h.perm & 06000 && c->s.type == SIDE_FILE)
+		change_add_risk(c, "privilege", "it runs with the rights of its owner or group (set-user-id, set-group-id)");
 	if (seen)
 		texts_done(&t);
 	return rc;

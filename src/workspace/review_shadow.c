@@ -56,6 +56,11 @@ static int git_fails(struct err *e, int rc, const char *what)
 	return err_set(e, kind, "%s: %s", what, g && g->message ? g->message : "unknown reason");
 }
 
+void shadow_warm(void)
+{
+	git_libgit2_init();
+}
+
 int shadow_open(const char *path, struct shadow **out, struct err *e)
 {
 	auto_free char *objects = xasprintf("%s/objects", path);

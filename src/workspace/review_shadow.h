@@ -27,6 +27,7 @@ struct shadow_update {
 	uint8_t oid[SHADOW_OID];
 };
 
+void shadow_warm(void); // does ahead what the first open would do
 int shadow_open(const char *path, struct shadow **out, struct err *e) MUST_USE;
 void shadow_close(struct shadow *s);
 int shadow_dir(const struct shadow *s); // borrowed fd of the directory

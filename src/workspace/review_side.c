@@ -58,7 +58,7 @@ static void from_stat(struct side *out, const struct stat *st)
 			: S_ISDIR(st->st_mode) ? SIDE_DIR
 					       : SIDE_OTHER,
 		.exec = S_ISREG(st->st_mode) && st->st_mode & 0100,
-		.perm = st->st_mode & 0777,
+		.perm = st->st_mode & 07777,
 		.uid = st->st_uid,
 		.gid = st->st_gid,
 		.size = (uint64_t)st->st_size,

@@ -43,6 +43,7 @@ void txn_done(struct txn *t)
 	for (size_t i = 0; i < t->n; i++) {
 		free(t->v[i].path);
 		free(t->v[i].temp);
+		free(t->v[i].attrs);
 	}
 	for (size_t i = 0; i < t->n_base; i++)
 		free(t->base[i].path);
@@ -116,7 +117,27 @@ static void note_dir_modes(struct txn_env *env, struct txn *t)
 		t->v[i].must = find_step(t, t->n, OP_PUT, t->v[i].path) != NULL;
 		auto_fd int fd = fs_open_beneath(env->root, t->v[i].path, O_PATH | O_DIRECTORY | O_NOFOLLOW, 0, &none);
 		if (fd >= 0 && !fstat(fd, &st))
-			t->v[i].old.perm = st.st_mode & 0777;
+			t->v[i].old.perm = st.st_mode & 07777;
+	}
+}
+
+// Of every file that is replaced or goes: the new one, or the one that an undo makes, gets them.
+static void note_attrs(struct txn_env *env, struct txn *t)
+{
+	for (size_t i = 0; i < t->n; i++) {
+		struct op *op = &t->v[i];
+		struct err none;
+		if (op->attrs || op->old.type != SIDE_FILE || (op->kind != OP_PUT && op->kind != OP_RM))
+			continue;
+		auto_buf struct buf b = BUF_INIT(1u << 20);
+		auto_fd int fd = fs_open_beneath(env->root, op->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0, &none);
+		if (fd < 0)
+			continue;
+		attrs_read(fd, &b);
+		if (b.overflow || !b.n)
+			continue;
+		op->attrs_n = b.n;
+		op->attrs = buf_take(&b);
 	}
 }
 
@@ -139,6 +160,7 @@ int txn_plan(struct txn_env *env, struct txn *t, struct err *e)
 		}
 	qsort(t->v, t->n, sizeof *t->v, by_step);
 	note_dir_modes(env, t);
+	note_attrs(env, t);
 	for (size_t i = 0; i < t->n; i++) {
 		if (t->v[i].kind == OP_PUT || t->v[i].kind == OP_RM)
 			t->v[i].temp = temp_name(env, t, i, &t->v[i]);

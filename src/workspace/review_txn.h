@@ -23,6 +23,9 @@ struct op {
 	char *path;
 	char *temp;	// path of the temporary name; NULL for directories
 	struct side old, now;
+	char *attrs; // extended attributes and ACL that a new file gets, as attrs_read gives them; owned
+	size_t attrs_n;
+	bool as_was; // an undo: owner and group of now, too
 	const char *bytes; // of now, if at hand (borrowed, not kept in the log); else the object now.oid
 	size_t bytes_n;
 };
@@ -80,4 +83,7 @@ int op_forward(struct txn_env *env, struct op *op, struct err *e) MUST_USE;
 int op_back(struct txn_env *env, struct op *op, struct err *e) MUST_USE;
 // Takes the temporary name away, if what is there is ours.
 int op_clean(struct txn_env *env, struct op *op, bool uncommitted, struct err *e) MUST_USE;
+// review_attrs.c: of a file of the host, as bytes for the log; what can not be read is left out. Empty: there are none.
+void attrs_read(int fd, struct buf *out);
+void attrs_write(int fd, const char *p, size_t n); // as far as they may be set
 int op_open_parent(int root, const char *path, const char **out_name, struct err *e) MUST_USE; // fd

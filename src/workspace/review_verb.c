@@ -91,14 +91,28 @@ static int do_recover(struct review_request *q, struct refusal *why, struct err 
 	return review_print_recovered(q->spec.shadow, what, e);
 }
 
+static int open_stream(const char *path, struct delta_out *out, struct err *e)
+{
+	int fd = fs_open(AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600, e);
+	if (fd >= 0)
+		delta_out_init(out, fd);
+	return fd;
+}
+
+// OUT, and OUT.back, which undoes it.
 static int write_dismissal(struct review *r, struct review_request *q, uint64_t *paths, struct err *e)
 {
-	struct delta_out out;
-	auto_fd int fd = fs_open(AT_FDCWD, q->out, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600, e);
+	struct delta_out out, back;
+	auto_free char *name = xasprintf("%s.back", q->out);
+	auto_fd int back_fd = open_stream(name, &back, e);
+	if (back_fd < 0)
+		return -1;
+	int rc = review_dismiss_back(r, &q->apply.set, &back, e);
+	delta_out_done(&back);
+	auto_fd int fd = rc ? -1 : open_stream(q->out, &out, e);
 	if (fd < 0)
 		return -1;
-	delta_out_init(&out, fd);
-	int rc = review_dismiss(r, &q->apply.set, &out, paths, e);
+	rc = review_dismiss(r, &out, paths, e);
 	delta_out_done(&out);
 	return rc;
 }

@@ -482,3 +482,31 @@ def test_worlds_do_not_see_each_other(home, programs):
         assert [s["id"] for s in home.ps()] == [a] and [s["id"] for s in other.ps()] == [b]
     finally:
         other.close()
+
+
+TO_THE_LAST_BLOCK = """mount -t tmpfs -o size=96m,mode=700 none $SKEP_HOME
+skepd_of() { for p in /proc/[0-9]*; do [ "$(readlink $p/exe)" = "$PROGRAMS/skepd" ] && grep -qz "^SKEP_HOME=$SKEP_HOME$" $p/environ && echo ${p#/proc/}; done; }
+free() { echo $(df -k --output=avail $SKEP_HOME | tail -n 1); }
+skep new --empty --name a > /dev/null && skep exec a -- sh -c 'head -c 20000000 /dev/urandom > big' && skep stop a
+kill -9 $(skepd_of)
+cat /dev/zero > $SKEP_HOME/filler 2> /dev/null
+echo full=$(free)
+skep rm --force a > /dev/null; echo rm=$?
+for i in $(seq 300); do [ $(free) -gt 15000 ] && break; sleep 0.1; done
+echo freed=$(free)
+skep gc > /dev/null; echo gc=$?
+skep run --empty -- echo fine; echo run=$?
+"""
+
+
+@pytest.mark.root
+def test_a_disk_full_to_the_last_block_can_be_freed(home):
+    """skepd starts, so that rm and gc can do what they are for."""
+    os.mkdir(home.skep_home)
+    p = subprocess.Popen(["unshare", "-m", "sh", "-c", TO_THE_LAST_BLOCK], env={**home.env, "PROGRAMS": home.programs}, cwd=home.dir, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    out, err = p.communicate(timeout=120)
+    home.watch()
+    home.kill_strays()  # that skepd lives in the other mount namespace, out of the client's reach
+    said = dict(x.split("=") for x in out.decode().split() if "=" in x)
+    assert int(said["full"]) < 100 and int(said["freed"]) > 15000, (out, err)
+    assert (said["rm"], said["gc"], said["run"]) == ("0", "0", "0") and b"fine" in out, (out, err)

@@ -106,7 +106,9 @@ def test_paths_and_hunks(home):
     b.run("dismiss", "--yes", "--hunk", first).ok()
     assert set(b.status()) == {"b.txt"}
     assert b.sh("sed -n '10p;90p' a.txt").out == "line 10\nninety\n"
-    for _ in range(2):  # a stack: newest first
+    b.run("undo").ok()  # newest first: the dismissal
+    assert b.sh("sed -n '10p;90p' a.txt").out == "ten\nninety\n"
+    for _ in range(2):  # and then the stack of what was applied
         b.run("undo").ok()
     assert not git("status", "--porcelain", cwd=d)
     assert set(b.status()) == {"a.txt", "b.txt", "new/deep/n"}
@@ -422,6 +424,120 @@ def test_what_was_looked_at_is_what_lands(home):
     assert home.api_raw("POST", path, {"set": {"all": True}, "digest": b.digest()})[0] == 200
 
 
+# --- what a person is asked ---
+
+def test_a_question_is_about_what_was_named(home, terminal):
+    d = repo(home)
+    b = Box(home)
+    b.sh("echo x >> b.txt; for i in $(seq 9); do echo $i > n$i; done; mkdir m; echo y > m/y; printf '#!/bin/sh\n' > run.sh; chmod +x run.sh")
+    t = terminal("apply", b.id, "b.txt", "m")
+    t.expect("apply 2 files, 2 changes to")
+    t.send("y\n")
+    assert t.wait() == 0 and read(f"{d}/b.txt").endswith(b"x\n")
+    t.expect("2 files changed")
+    assert "2 files put back" in b.run("undo").ok().out, "undo counts as apply does"
+    t = terminal("dismiss", b.id, "n1")
+    t.expect("dismiss 1 file, 1 change?")
+    t.send("n\n")
+    assert t.wait() == 1 and "n1" in b.status()
+    t = terminal("apply", b.id)  # what is refused after a yes is not asked
+    t.expect("run.sh.* must be accepted by name")
+    assert t.wait() and not os.path.exists(f"{d}/n2")
+    put(d, "b.txt", "other\n")
+    t = terminal("apply", b.id, "--accept-risk")
+    t.expect("b.txt.* conflicts with the directory")
+    assert t.wait() and not os.path.exists(f"{d}/n2")
+    t = terminal("apply", b.id, "run.sh", "--accept", "run.sh")
+    t.expect("apply 1 file, 1 change to")
+    t.send("y\n")
+    assert t.wait() == 0 and os.access(f"{d}/run.sh", os.X_OK)
+
+
+def test_nobody_is_asked_to_dismiss(home):
+    repo(home)
+    b = Box(home)
+    b.sh("echo new > new.txt")
+    assert "--yes" in b.run("dismiss").fails(2).err
+    assert b.status() == {"new.txt": "A"}
+    b.run("dismiss", "--yes").ok()
+    assert b.status() == {}
+
+
+def test_a_dismissal_is_undone(home):
+    repo(home, {"a.txt": NUMBERS, "b.txt": "one\n", "old.txt": NUMBERS[:300], "sub/c.txt": "see\n", "tool": "t\n", "dir/x": "x\n"})
+    b = Box(home)
+    b.sh("sed -i 's/^line 5$/five/; s/^line 90$/ninety/' a.txt; rm b.txt; mv old.txt new.txt; mkdir -p n/m; echo n > n/m/f; ln -s f n/m/l; chmod +x tool;"
+         "mkdir empty; head -c 5000 /dev/urandom > blob; rm -r dir; echo file > dir")
+    before, inside = b.status(), b.tree()
+    b.run("dismiss", "--yes").ok()
+    assert b.status() == {}
+    assert "dismiss" in b.run("undo").ok().out
+    assert (b.status(), b.tree()) == (before, inside)
+    b.run("undo").fails(3, "nothing was applied")
+    part = b.hunks("a.txt")[1]
+    b.run("dismiss", "--yes", "--hunk", part).ok()
+    assert b"ninety" not in b.diff() and b"+five" in b.diff()
+    b.run("undo").ok()
+    assert b.tree() == inside
+    b.run("dismiss", "--yes", "a.txt").ok()
+    b.sh("echo later >> a.txt")
+    b.run("undo").fails(4, "changed meanwhile")
+    assert b.tree()[b"a.txt"][2].endswith(b"line 100\nlater\n"), "what came later is never lost"
+    b.apply("a.txt").ok()
+    assert "file put back" in b.run("undo").ok().out, "an apply is what was last"
+
+
+def test_what_is_pending_is_known_after_an_apply_without_a_cell(home):
+    repo(home)
+    b = Box(home)
+    b.sh("echo x >> b.txt; echo new > new.txt")
+    pending = lambda n: wait_for(lambda: home.show(b.id)["pending"] == n, 30, why=f"{n} pending, not {home.show(b.id)['pending']}")
+    home.skep("stop", b.id).ok()
+    b.apply("b.txt").ok()
+    pending(1)
+    b.run("undo").ok()
+    pending(2)
+    b.run("dismiss", "--yes", "new.txt").ok()
+    pending(1)
+    assert home.show(b.id)["state"] == "stopped"
+    b.apply().ok()
+    home.skep("rm", b.id).ok()
+
+
+def test_a_branch_names_no_commit_that_nobody_has(home):
+    """A submodule that was moved: to a commit that the directory has, and to one of the sandbox's own."""
+    lib = repo(home, {"x": "1\n"}, where=f"{home.top}/lib")
+    put(lib, "x", "2\n")
+    git("commit", "-qam", "second", cwd=lib)
+    d = repo(home)
+    git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", lib, "lib", cwd=d)
+    git("commit", "-qm", "with lib", cwd=d)
+    b = Box(home)
+    me = "-c user.name=t -c user.email=t@t"
+    b.sh(f"git -C lib checkout -q HEAD~1; git add lib; git {me} commit -qm back")
+    home.skep("export", b.id, "--branch", "back").ok()
+    assert git("rev-parse", "back:lib", cwd=d).strip() == git("rev-parse", "HEAD~1", cwd=f"{d}/lib").strip()
+    b.sh(f"cd lib; echo own > x; git {me} commit -qam own; cd ..; git add lib; git {me} commit -qm own")
+    home.skep("export", b.id, "--branch", "own").fails(4, "lib", "only the sandbox has")
+    assert b"own" not in git("branch", cwd=d)
+
+
+def test_a_path_that_is_too_long_keeps_nothing_else_from_review(home):
+    d = repo(home)
+    b = Box(home)
+    deep = "import os\nfor i in range(18):\n    os.mkdir('d' * 250)\n    os.chdir('d' * 250)\nfor n in 'ab':\n    open(n, 'w').write(n)\n"
+    home.skep("exec", b.id, "--", "/usr/bin/python3", "-c", deep).ok()
+    b.sh("echo new > ':!new'; echo x >> b.txt")
+    j = b.json()
+    assert {c["path"] for c in j["changes"]} == {":!new", "b.txt"}
+    left = j["summary"]["discarded"]
+    assert left and all("too long" in x["why"] and len(x["path"]) < 1100 for x in left), left
+    assert b":!new" in b.diff() and b"new" in b.run("export", "--patch", "-").ok().out_b
+    r = b.apply("--accept-risk").ok()
+    assert "too long" in r.err and read(f"{d}/:!new") == b"new\n"
+    assert b.json()["changes"] == []
+
+
 # --- where the base comes from ---
 
 @pytest.mark.parametrize("how", ["deleted", "replaced"])
@@ -699,7 +815,7 @@ def test_export_of_commits(home):
     b.run("export", "--bundle", bundle).ok()
     clone = f"{home.top}/clone"
     git("clone", "-q", d, clone)
-    git("fetch", "-q", bundle, "refs/heads/*:refs/heads/*", cwd=clone)
+    git("fetch", "-q", bundle, "refs/heads/*:refs/remotes/box/*", cwd=clone)  # also main, which moved inside
     assert "fsck" not in shown("fsck", "--strict")
     u = Box(home, "--repo", f"file://{d}")
     u.sh("echo u > u.txt")

@@ -2,10 +2,13 @@
 """skep-review on files: collect, diff, apply, undo, dismiss, recovery, against git and a plain model."""
 import base64
 import ctypes
+import errno
 import os
 import random
 import shutil
 import signal
+import stat
+import struct
 import tempfile
 import threading
 import time
@@ -965,3 +968,65 @@ def test_no_name_keeps_the_others_from_review(rv):
     for name in (b":!y", b":(attr:x)y", b"-x", b"*", b"\xff\xfe"):  # a path takes itself alone
         changes, _ = rv.diff(ignored=False, set={"paths_b64": [base64.b64encode(name).decode()]})
         assert list(changes) == [os.fsdecode(name)]
+
+
+# --- what a file has beside its content ---
+
+def acl(*users):
+    """An access ACL: rw for the owner, r for everybody, rw for some users."""
+    entries = [(1, 6, 0xffffffff), *((2, 6, u) for u in users), (4, 4, 0xffffffff), (16, 6, 0xffffffff), (32, 4, 0xffffffff)]
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *e) for e in entries)
+
+
+def attributes(path):
+    return {n: os.getxattr(path, n) for n in os.listxattr(path) if n != "security.selinux"}, stat.S_IMODE(os.stat(path).st_mode)
+
+
+def test_attributes_acls_and_set_id_bits_stay(rv):
+    for name in ("edited", "deleted", "tool"):
+        put(rv.host, name, "one\n", 0o755 if name == "tool" else 0o644)
+    rv.pin()
+    for name in ("edited", "deleted"):
+        for key, value in (("user.note", b"kept"), ("system.posix_acl_access", acl(0, 65534))):
+            try:
+                os.setxattr(f"{rv.host}/{name}", key, value)
+            except OSError as e:
+                assert e.errno == errno.ENOTSUP  # the file system has none: the bits are looked at all the same
+    os.chmod(f"{rv.host}/tool", 0o6755)
+    before = {n: attributes(f"{rv.host}/{n}") for n in ("edited", "deleted", "tool")}
+    put(rv.box, "edited", "two\n")
+    put(rv.box, "tool", "two\n", 0o755)
+    os.unlink(f"{rv.box}/deleted")
+    rv.collect()
+    assert "privilege" in [r["flag"] for r in rv.diff()[0]["tool"]["risks"]]
+    for _ in range(2):
+        rv.apply()
+        assert attributes(f"{rv.host}/edited") == before["edited"] and attributes(f"{rv.host}/tool") == before["tool"]
+        assert not os.path.exists(f"{rv.host}/deleted")
+        rv.undo()
+        assert {n: attributes(f"{rv.host}/{n}") for n in before} == before
+
+
+def test_a_deletion_of_what_can_not_be_read_is_told(rv):
+    put(rv.host, "open", "1\n")
+    rv.pin()
+    os.mkfifo(f"{rv.host}/secret")  # as a file of mode 000 is for an ordinary user: there, and not to be read
+    rv.collect(stream(entry("x", "secret")))
+    c = rv.diff()[0]["secret"]
+    assert (c["kind"], c["state"]) == ("delete", "lost") and c["why"]
+    assert b"skep: not in this patch: secret" in rv.raw("diff", format="patch")
+
+
+def test_a_conflict_is_shown(rv):
+    put(rv.host, "text", "".join(f"{i}\n" for i in range(30)))
+    rv.pin()
+    put(rv.host, "text", "".join(f"{i}\n" for i in range(30)).replace("15\n", "host\n"))
+    put(rv.host, "both", "the host's\n")
+    put(rv.box, "text", "".join(f"{i}\n" for i in range(30)).replace("15\n", "sandbox\n"))
+    put(rv.box, "both", "the sandbox's\n")
+    rv.collect()
+    patch = rv.raw("diff", format="patch").decode()
+    assert "skep: not in this patch: text: conflict" in patch
+    for line in ("-15", "+sandbox", "+the sandbox's"):
+        assert f"\nskep: {line}\n" in patch, patch
+    assert all(line.startswith("skep: ") for line in patch.splitlines()), "git would take it for a patch"

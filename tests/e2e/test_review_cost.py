@@ -200,6 +200,14 @@ def test_a_review_ends_with_its_client(home, slow):
     assert [c["path"] for c in slow.json("small")["changes"]] == ["small"]
 
 
+def test_a_person_sees_that_it_goes_on_and_can_end_it(home, slow, terminal):
+    t = terminal("diff", slow.id)
+    t.expect("comparing what changed", seconds=60)
+    t.send("\x03")
+    assert t.wait(60)
+    wait_for(lambda: not children(home), seconds=30, why="the end of what nobody waits for")
+
+
 def test_a_removal_by_force_ends_a_review(home, slow):
     p = begin_diff(home, slow)
     home.skep("rm", "--force", slow.id).ok()

@@ -365,6 +365,32 @@ def test_each_change_is_taken_or_dismissed_as_it_comes(home, project, terminal):
     assert kinds == ["review.applied", "review.dismissed"]
 
 
+def test_an_answer_is_about_what_was_shown(home, project, terminal):
+    """Another file that changes meanwhile does not matter; the same file does, and then it is asked again."""
+    sid = home.new()
+    t = terminal("watch", "-i", sid)
+    t.expect("watching")
+    run(home, sid, "echo good >> README")
+    t.expect(r"\+good.*\+good.*Apply this change")
+    run(home, sid, "echo other > elsewhere")
+    t.send("y\n")
+    t.expect("applied")
+    with open(f"{project}/README", encoding="ascii") as f:
+        assert f.read().endswith("good\n")
+    t.expect(r"\+other.*Apply this change")
+    t.send("n\n")
+    run(home, sid, "echo first >> add.c")
+    t.expect(r"\+first.*Apply this change")
+    run(home, sid, "sed -i 's/^first$/second/' add.c")
+    t.send("y\n")
+    t.expect("not done: .*look again.*\\+second.*Apply this change")
+    t.send("y\n")
+    t.expect("applied")
+    with open(f"{project}/add.c", encoding="ascii") as f:
+        assert f.read().endswith("second\n")
+    t.send("q\n")
+
+
 def test_q_ends_it_while_nothing_happens(home, project, terminal):
     sid = home.new()
     t = terminal("watch", "-i", sid)
