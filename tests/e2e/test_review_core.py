@@ -928,7 +928,7 @@ def test_bad_options(rv):
     rv.pin()
     for args in (["--nonsense", "1"], ["--max-file"], ["--max-file", "-1"], ["--max-total", "much"], ["--socket", "/nowhere"]):
         with pytest.raises(Failed) as e:
-            rv.collect(None, *args)
+            rv.collect(b"", *args)
         assert e.value.kind == "invalid", args
 
 
