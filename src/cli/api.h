@@ -39,7 +39,7 @@ char *api_path(const char *prefix, const char *id, const char *suffix);
 // What an omitted ID means: the newest sandbox of this directory with pending changes. While a cell runs they are not
 // known, which counts as some: the default must not change to an older sandbox under its user. Owned.
 char *api_default_id(struct api *a, struct err *e) MUST_USE;
-// For verbs that need no changes (log, show, shell, undo, policy): the same, or else the newest sandbox of this directory. Owned.
+// For verbs that need no changes (log, show, shell, undo, policy suggest): the same, or else the newest sandbox of this directory. Owned.
 char *api_newest_id(struct api *a, struct err *e) MUST_USE;
 // The same, out of sandboxes newest first. Borrowed from them; NULL = none.
 const char *api_pick(const json_t *boxes, const char *cwd, bool clean_too);

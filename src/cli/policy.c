@@ -104,7 +104,7 @@ static char *policy_path(struct api *a, const struct call *c, bool user, struct 
 {
 	if (user)
 		return xstrdup("/v1/policy");
-	auto_free char *id = c->n_words ? xstrdup(c->words[0]) : api_newest_id(a, e);
+	auto_free char *id = c->n_words ? xstrdup(c->words[0]) : api_default_id(a, e);
 	return id ? api_path("/v1/sandboxes", id, "policy") : NULL;
 }
 
@@ -264,7 +264,7 @@ static int explain_run(const struct call *c)
 	auto_api struct api a = API_CLOSED;
 	if (api_open(&a, &e))
 		return out_fail(c, &e);
-	auto_free char *id = c->n_words > 1 ? xstrdup(c->words[0]) : api_newest_id(&a, &e);
+	auto_free char *id = c->n_words > 1 ? xstrdup(c->words[0]) : api_default_id(&a, &e);
 	auto_free char *path = id ? api_path("/v1/sandboxes", id, "policy/explain") : NULL;
 	auto_json json_t *j = path ? ask(&a, path, o, c->words[c->n_words - 1], &e) : NULL;
 	return j ? print_verdict(j, o->json) : out_fail(c, &e);
