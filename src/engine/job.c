@@ -111,7 +111,7 @@ static void on_end(void *ctx, const struct err *why, const struct exec_result *r
 	} else if (res->reason) { // it did not even begin
 		err_set(&e, res->status == 127 ? ERR_NOT_FOUND : ERR_DENIED, "%s", res->reason);
 	} else {
-		err_set(&e, ERR_UNAVAILABLE, "the file operation died");
+		err_set(&e, ERR_UNAVAILABLE, "the file operation ended with status %u, signal %u, and did not say why", res->status, res->signal);
 	}
 	finish(r, &e);
 }
