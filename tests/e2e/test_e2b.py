@@ -146,13 +146,13 @@ def test_what_a_token_may(home):
         assert ask("label", "DELETE", f"/sandboxes/{made['label']}")[0] == 204
 
 
-def test_the_three_variables(home):
+def test_the_variables(home):
     key = token(home, "--scope", "run")
     with serving(home) as port:
         status, _, data = Caller(port, key).raw("GET", "/e2b/env")
         assert status == 200
         assert data.decode() == (f"export E2B_API_KEY={key.replace('skep_', 'e2b_')}\nexport E2B_API_URL=http://127.0.0.1:{port}\n"
-                                 f"export E2B_SANDBOX_URL=http://127.0.0.1:{port}\n")
+                                 f"export E2B_SANDBOX_URL=http://127.0.0.1:{port}\nexport E2B_VOLUME_API_URL=http://127.0.0.1:{port}\n")
 
 
 def build(home, name, *commands):
