@@ -110,8 +110,11 @@ static void on_end(void *ctx, const struct err *why, const struct exec_result *r
 		e.sys = (int)res->status;
 	} else if (res->reason) { // it did not even begin
 		err_set(&e, res->status == 127 ? ERR_NOT_FOUND : ERR_DENIED, "%s", res->reason);
+	} else if (!res->signal && res->status < 128) { // its words were lost on the way; the status is the errno that it failed with
+		err_set(&e, kind_of((int)res->status), "%s", strerror((int)res->status));
+		e.sys = (int)res->status;
 	} else {
-		err_set(&e, ERR_UNAVAILABLE, "the file operation died");
+		err_set(&e, ERR_UNAVAILABLE, "the file operation ended with status %u, signal %u, and did not say why", res->status, res->signal);
 	}
 	finish(r, &e);
 }

@@ -146,7 +146,7 @@ def test_what_a_token_may(home):
         assert ask("label", "DELETE", f"/sandboxes/{made['label']}")[0] == 204
 
 
-def test_the_three_variables(home):
+def test_the_variables(home):
     key = token(home, "--scope", "run")
     with serving(home) as port:
         status, _, data = Caller(port, key).raw("GET", "/e2b/env")

@@ -147,3 +147,22 @@ test('the small ones', async () => {
   assert.equal(await s.files.read('d/c3'), 'one two')
   assert.equal(await s.files.exists('c1'), false)
 })
+
+test('every format of a file that is there, empty or missing, fifty at once', async () => {
+  const text = 'a line of text, \u00fc\n'.repeat(5000)
+  await s.files.write([{ path: 'all/there', data: text }, { path: 'all/empty', data: '' }])
+  const forms = {
+    text: (x) => x,
+    bytes: (x) => Buffer.from(x).toString(),
+    blob: (x) => x.text(),
+    stream: (x) => new Response(x).text(),
+  }
+  for (const [format, whole] of Object.entries(forms)) {
+    const read = async (path) => whole(await s.files.read(path, { format }))
+    await Promise.all(Array.from({ length: 50 }, async (_, i) => {
+      if (i % 3 === 0) assert.equal(await read('all/there'), text, format)
+      else if (i % 3 === 1) assert.equal(await read('all/empty'), '', format)
+      else await assert.rejects(read('all/missing'), FileNotFoundError, format)
+    }))
+  }
+})

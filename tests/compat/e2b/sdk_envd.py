@@ -5,6 +5,7 @@ import io
 import json
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from e2b import AsyncSandbox, FilesystemEventType as Event, FileType, Sandbox
@@ -96,6 +97,49 @@ def test_files(s):
     for call in (lambda: s.files.read("none"), lambda: s.files.list("none"), lambda: s.files.get_info("none"), lambda: s.files.rename("none", "x")):
         with pytest.raises(NotFoundException):
             call()
+
+
+def check_reading(read, whole, i):
+    """One of fifty: a file that is there, one that is empty, or one that is missing."""
+    path, want = (("all/there", TEXT), ("all/empty", ""), ("all/missing", None))[i % 3]
+    try:
+        got = whole(read(path))
+    except NotFoundException:
+        got = None
+    assert got == want, (path, got if got is None else len(got))
+
+
+TEXT = "a line of text, \u00fc\n" * 5000
+FORMATS = {"text": lambda x: x, "bytes": lambda x: bytes(x).decode(), "stream": lambda x: b"".join(x).decode()}
+
+
+def test_every_format_fifty_at_once(s):
+    s.files.write("all/there", TEXT)
+    s.files.write("all/empty", "")
+    with ThreadPoolExecutor(50) as pool:
+        for name, whole in FORMATS.items():
+            read = lambda path, name=name: s.files.read(path, format=name)  # noqa: E731
+            list(pool.map(lambda i, read=read, whole=whole: check_reading(read, whole, i), range(50)))
+
+
+def test_every_format_fifty_at_once_asynchronous(s):
+    async def one(box, name, i):
+        path, want = (("all/there", TEXT), ("all/empty", ""), ("all/missing", None))[i % 3]
+        try:
+            got = await box.files.read(path, format=name)
+            got = b"".join([p async for p in got]).decode() if name == "stream" else FORMATS[name](got)
+        except NotFoundException:
+            got = None
+        assert got == want, (name, path)
+
+    async def all_of_them():
+        box = await AsyncSandbox.connect(s.sandbox_id)
+        await box.files.write("all/there", TEXT)
+        await box.files.write("all/empty", "")
+        for name in FORMATS:
+            await asyncio.gather(*(one(box, name, i) for i in range(50)))
+
+    asyncio.run(all_of_them())
 
 
 def test_metadata_and_gzip(s):
