@@ -22,7 +22,7 @@ bool again_may(const struct cell *c)
 bool again_begin(struct cell *c)
 {
 	struct err e;
-	if (!c->told || !c->control || !again_may(c) || fault(FAULT_SLOT_AGAIN, &e) || control_rest(c, &e) || !mold_keep(c))
+	if (!c->told || !c->control || !again_may(c) || fault(FAULT_SLOT_AGAIN, &e) || !mold_keep(c) || control_rest(c, &e)) // a slot by name has a layer by name
 		return false;
 	c->stage = CELL_OVER;
 	loop_stop(&c->loop); // the rest when nobody holds anything of the cell any more

@@ -21,7 +21,7 @@ static uint64_t number_after(const char *text, const char *key)
 	return str_to_u64((struct str){at, strspn(at, "0123456789")}, 0, INT32_MAX, &v) ? 0 : v;
 }
 
-static uint64_t sockets_of(pid_t init)
+static uint64_t sockets_count(pid_t init)
 {
 	static const char *const files[] = {"sockstat", "sockstat6"};
 	static const char *const keys[] = {"TCP: inuse ", "UDP: inuse ", "TCP6: inuse ", "UDP6: inuse "};
@@ -39,7 +39,7 @@ static uint64_t sockets_of(pid_t init)
 }
 
 // sl local remote state tx_queue:rx_queue timer retransmits uid timeout inode
-static void add_line(struct socket_use *u, const char *line)
+static void socket_add_line(struct socket_use *u, const char *line)
 {
 	unsigned state;
 	unsigned long long sent, received, inode;
@@ -56,10 +56,10 @@ static void add_line(struct socket_use *u, const char *line)
 	u->bytes += bytes;
 }
 
-static int by_inode(const void *a, const void *b)
+static int socket_by_inode(const void *a, const void *b)
 {
 	const struct socket_bytes *x = a, *y = b;
-	return x->inode < y->inode ? -1 : x->inode > y->inode;
+	return (x->inode > y->inode) - (x->inode < y->inode);
 }
 
 void socket_use_read(pid_t init, struct socket_use *out)
@@ -67,24 +67,24 @@ void socket_use_read(pid_t init, struct socket_use *out)
 	static const char *const files[] = {"tcp", "tcp6", "udp", "udp6"};
 	char line[512];
 	*out = (struct socket_use){0};
-	if (sockets_of(init) <= FEW)
+	if (sockets_count(init) <= FEW)
 		return;
 	for (size_t i = 0; i < countof(files); i++) {
 		auto_free char *path = xasprintf("/proc/%d/net/%s", (int)init, files[i]);
 		FILE *f = fopen(path, "re");
 		while (f && fgets(line, sizeof line, f))
-			add_line(out, line);
+			socket_add_line(out, line);
 		if (f)
 			fclose(f);
 	}
 	if (out->n)
-		qsort(out->v, out->n, sizeof *out->v, by_inode);
+		qsort(out->v, out->n, sizeof *out->v, socket_by_inode);
 }
 
 uint64_t socket_use_of(const struct socket_use *u, uint64_t inode)
 {
 	const struct socket_bytes key = {.inode = inode};
-	const struct socket_bytes *found = u->n && inode ? bsearch(&key, u->v, u->n, sizeof *u->v, by_inode) : NULL;
+	const struct socket_bytes *found = u->n && inode ? bsearch(&key, u->v, u->n, sizeof *u->v, socket_by_inode) : NULL;
 	return found ? found->bytes : 0;
 }
 

@@ -234,7 +234,7 @@ static uint64_t ipc_used(bool remove)
 // --- looks ---
 
 // Memory that several processes map counts once, and what is mapped and open, or mapped and a segment, too.
-static uint64_t sum_of(struct residents *rs, uint64_t elsewhere)
+static uint64_t residents_sum(struct residents *rs, uint64_t elsewhere)
 {
 	uint64_t shared = 0;
 	rs->sum = tmpfs_used();
@@ -247,14 +247,14 @@ static uint64_t sum_of(struct residents *rs, uint64_t elsewhere)
 	return rs->sum;
 }
 
-static int by_size(const void *a, const void *b)
+static int resident_by_size(const void *a, const void *b)
 {
 	const struct resident *x = a, *y = b;
 	uint64_t m = x->own + x->shared, n = y->own + y->shared;
-	return m < n ? 1 : m > n ? -1 : 0;
+	return (m < n) - (m > n);
 }
 
-static void note_dying(pid_t pid)
+static void dying_add(pid_t pid)
 {
 	uint64_t now = clock_ms();
 	size_t at = 0;
@@ -266,42 +266,42 @@ static void note_dying(pid_t pid)
 }
 
 // The largest, and more as long as what is left is too much and they are worth it.
-static void kill_largest(struct residents *rs)
+static void residents_kill(struct residents *rs)
 {
 	uint64_t left = rs->sum;
-	qsort(rs->v, rs->n, sizeof *rs->v, by_size);
+	qsort(rs->v, rs->n, sizeof *rs->v, resident_by_size);
 	for (size_t i = 0; i < rs->n && left > self.limit; i++) {
 		const struct resident *r = &rs->v[i];
 		if (i && r->own + r->shared < WORTH)
 			break;
 		if (kill(r->pid, SIGKILL))
 			continue;
-		note_dying(r->pid);
+		dying_add(r->pid);
 		left -= r->own < left ? r->own : left;
 		self.killed(rs->sum, r->pid);
 	}
 }
 
 // Each page once.
-static void refine(struct residents *rs, uint64_t elsewhere)
+static void residents_refine(struct residents *rs, uint64_t elsewhere)
 {
 	uint64_t quick = rs->sum;
 	for (size_t i = 0; i < rs->n; i++)
 		resident_refine(&rs->v[i]);
-	self.excess = quick - sum_of(rs, elsewhere);
+	self.excess = quick - residents_sum(rs, elsewhere);
 	self.excess_until_ms = clock_ms() + LOOK_MS;
 }
 
-static size_t look(void)
+static size_t memory_look(void)
 {
 	struct residents rs = {0};
 	uint64_t objects = ipc_used(false), elsewhere = self.unnamed + objects;
 	residents_read(&rs);
-	sum_of(&rs, elsewhere);
+	residents_sum(&rs, elsewhere);
 	uint64_t excess = clock_ms() < self.excess_until_ms && self.excess < rs.sum ? self.excess : 0;
 	self.used = rs.sum - excess;
 	if (self.used > self.limit / NEARLY * (NEARLY - 1)) {
-		refine(&rs, elsewhere);
+		residents_refine(&rs, elsewhere);
 		self.used = rs.sum;
 	}
 	bool past = self.used > self.limit, kills = past && self.over;
@@ -310,15 +310,15 @@ static size_t look(void)
 		self.unnamed = 0; // may have been what is killed now: until the supervisor has looked again
 		if (objects)
 			ipc_used(true);
-		kill_largest(&rs);
+		residents_kill(&rs);
 	}
 	free(rs.v);
 	return rs.n;
 }
 
-static void on_timer(struct timer *t)
+static void on_memory_timer(struct timer *t)
 {
-	uint64_t before = clock_us(), n = look(), cost = (clock_us() - before) / 1000 * LOOK_SHARE;
+	uint64_t before = clock_us(), n = memory_look(), cost = (clock_us() - before) / 1000 * LOOK_SHARE;
 	uint64_t left = self.limit > self.used ? self.limit - self.used : 0, ms = left / FASTEST;
 	if (!n)
 		return;
@@ -335,7 +335,7 @@ void memory_init(struct loop *loop, uint64_t limit, bool trace, void (*killed)(u
 	self.limit = limit;
 	self.trace = trace;
 	self.killed = killed;
-	self.timer.fn = on_timer;
+	self.timer.fn = on_memory_timer;
 }
 
 void memory_begin(void)

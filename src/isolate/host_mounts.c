@@ -78,7 +78,7 @@ static bool is_covered(struct str rest, struct str point)
 }
 
 // 1: something was taken away, and what it covered may have to go next.
-static int drop_one(struct host_mounts *h, const char *host)
+static int host_mounts_drop(struct host_mounts *h, const char *host)
 {
 	auto_buf struct buf own = BUF_INIT(TABLE_MAX);
 	struct err e;
@@ -96,18 +96,18 @@ static int drop_one(struct host_mounts *h, const char *host)
 	return 0;
 }
 
-static void on_wait(struct timer *t)
+static void on_host_mounts_wait(struct timer *t)
 {
 	struct host_mounts *h = container_of(t, struct host_mounts, wait);
 	auto_buf struct buf host = BUF_INIT(TABLE_MAX);
 	struct err e;
 	if (lseek(h->table.fd, 0, SEEK_SET) || fs_read_fd(h->table.fd, &host, &e) || !host.n)
 		return;
-	while (drop_one(h, buf_cstr(&host)))
+	while (host_mounts_drop(h, buf_cstr(&host)))
 		;
 }
 
-static void on_change(struct watch *w, uint32_t events)
+static void on_host_mounts_change(struct watch *w, uint32_t events)
 {
 	struct host_mounts *h = container_of(w, struct host_mounts, table);
 	(void)events;
@@ -124,7 +124,7 @@ int host_mounts_open(void)
 void host_mounts_watch(struct host_mounts *h, struct loop *loop, int table, const char *except)
 {
 	struct err e;
-	*h = (struct host_mounts){.loop = loop, .table = {.fd = -1, .fn = on_change}, .wait.fn = on_wait, .except = except};
+	*h = (struct host_mounts){.loop = loop, .table = {.fd = -1, .fn = on_host_mounts_change}, .wait.fn = on_host_mounts_wait, .except = except};
 	if (table >= 0 && loop_add(loop, &h->table, table, 0, &e))
 		log_line(LOG_WARN, "the host's mounts: %s", e.msg);
 }

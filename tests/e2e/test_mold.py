@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a cell leaves untouched serves the next one at the same place (src/cell/mold.h). The cookie of the network namespace
 tells which mold a cell came from; unlike its number in /proc it is never given away again."""
+import contextlib
 import os
 import shutil
 import signal
@@ -35,7 +36,8 @@ def mold_pids(home):
 def kill_all(pids):
     """What is given to a cell whose first process is just being killed ends with it."""
     for pid in pids:
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # a slot may end by itself meanwhile
+            os.kill(pid, signal.SIGKILL)
     wait_for(lambda: all(proc_state(p) in (None, "Z") for p in pids), 10, why="the processes to be gone")
     time.sleep(0.2)
 
