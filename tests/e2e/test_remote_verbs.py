@@ -137,6 +137,8 @@ def test_suspend_and_continue(home, far, terminal):
     t.expect("host> ")
     t.send("skep exec -it far -- sh -c 'echo started; cat; echo ended'\n")
     t.expect(r"[\r\n]started")
+    t.send("first\n")  # cat runs: a shell that is in vfork can not be stopped, so it would not be seen stopping
+    t.expect("first.*first")
     t.send(b"\x1a")
     t.expect("Stopped")
     t.send("echo host is $((40+2))\n")
