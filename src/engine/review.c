@@ -178,6 +178,8 @@ static void base_changed(struct box *b, const char *after)
 	b->row.pin = xstrdup(after);
 	b->row.pending = -1;
 	box_save(b);
+	if (b->cell && b->g->backend->ops->refresh)
+		b->g->backend->ops->refresh(b->cell);
 }
 
 static void take_base(struct box *b, const json_t *last)
