@@ -115,3 +115,41 @@ def test_agent_reaches_its_model_through_the_gate(home, project, agents, tmp_pat
         assert r.rc != 0 and len(model.requests) == before
     finally:
         model.close()
+
+
+# Of each agent: its key, how a request carries it, a host of its preset, options of the run, its own words. @MODEL is the model's address.
+PRESETS = {
+    "claude": ("ANTHROPIC_API_KEY", "header:x-api-key", "api.anthropic.com",
+               ["--env", "ANTHROPIC_BASE_URL=@MODEL", "--env", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1"],
+               ["-p", "edit the README", "--output-format", "json", "--permission-mode", "acceptEdits", "--allowedTools", "Bash,Write,Read"]),
+    "codex": ("OPENAI_API_KEY", "bearer", "api.openai.com",
+              ["--deny", "chatgpt.com"],  # asked for news at every start
+              ["exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "-c", "model_provider=scripted", "-c",
+               'model_providers.scripted={name="scripted",base_url="@MODEL/v1",env_key="OPENAI_API_KEY",wire_api="responses"}',
+               "-c", "model=gpt-5-codex", "edit the README"]),
+}
+
+
+@pytest.mark.parametrize("agent", PRESETS)
+def test_preset_runs_the_agent(home, project, agents, tmp_path, agent):
+    """`skep run claude -p …`: network, sealed key and kept directory come by the agent's name; only its model is another one."""
+    name, how, host, options, words = PRESETS[agent]
+    key = "sk-real-0123456789abcdef-key"
+    authority = Authority(str(tmp_path))
+    believe(home, authority.pem)
+    model = Model(str(tmp_path), steps(project), authority)
+    try:
+        place = f"model.test:{model.port}"
+        set_secret(home, name, key, place, how).ok()
+        argv = [*options, *tool_mounts(agents), "--name", "agent", "--timeout", "120s", "--allow", f"{place}=127.0.0.1", agent, *words]
+        r = home.skep("run", *(w.replace("@MODEL", f"https://{place}") for w in argv), timeout=180)
+        check_work(home, "agent", project, agent, r)
+        assert host in home.skep("policy", "show", "agent").ok().out
+        given = {str(v) for q in model.requests for k, v in q["fields"] if k.lower() in ("x-api-key", "authorization")}
+        assert given == {key if agent == "claude" else f"Bearer {key}"}, given
+        kept = f"{home.user_home}/.local/share/skep/agents/{agent}"  # an ordinary user's runs share it
+        assert os.path.isdir(kept) == (os.getuid() != 0)
+        assert os.getuid() == 0 or os.listdir(kept)
+        assert subprocess.run(["grep", "-rlsF", key[:20], kept], stdout=subprocess.PIPE, check=False).stdout == b""
+    finally:
+        model.close()
