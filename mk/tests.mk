@@ -34,7 +34,7 @@ $(B)/glibc/mcp-fixture/%.o: tests/mcp/%.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -c $< -o $@
 $(B)/skep-mcp-fixture: $(MCP_FIXTURE) $(call glibs,$(SKEPD_ROOMS))
-	$(Q)$(CC) $(LDFLAGS) -pie -o $@ $^ -lmicrohttpd -lsqlite3 -lsodium -lyaml
+	$(Q)$(CC) $(LDFLAGS) -pie -o $@ $^ -lmicrohttpd -lsqlite3 -lsodium -lyaml -lz
 
 # Long runs: an hour of fuzzing, everything again with sanitizers in the programs, much state, random operations.
 soak:

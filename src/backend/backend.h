@@ -118,6 +118,7 @@ struct backend_ops {
 	void (*members)(struct cell *c, struct count_reply r); // processes beside pid 1
 	void (*event)(struct cell *c, const char *type, const char *by, const char *body, struct reply r);
 	void (*policy)(struct cell *c, const struct cell_net *n, struct reply r); // replaces what the cell's gate was told
+	void (*refresh)(struct cell *c); // its base has changed: the next command sees that. May be NULL
 	// The first answer to an ask counts. by: for the journal.
 	void (*answer)(struct cell *c, uint32_t ask, uint8_t verdict, uint8_t scope, const char *by);
 	// Its limits and times; expires 0 = never.

@@ -235,6 +235,12 @@ static void native_policy(struct cell *c, const struct cell_net *n, struct reply
 		chan_send_buf(&c->ch, M_POLICY, id, &b);
 }
 
+static void native_refresh(struct cell *c)
+{
+	if (cell_understands(c))
+		chan_send(&c->ch, M_REFRESH, 0, 0, NULL, 0);
+}
+
 static void native_limits(struct cell *c, const struct limits *l, uint64_t expires_unix_ms, uint64_t idle_ms, struct reply r)
 {
 	auto_buf struct buf b = BUF_INIT(256);
@@ -365,6 +371,7 @@ static const struct backend_ops native_ops = {
 	.members = native_members,
 	.event = native_event,
 	.policy = native_policy,
+	.refresh = native_refresh,
 	.answer = native_answer,
 	.limits = native_limits,
 	.stop = native_stop,

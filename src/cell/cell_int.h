@@ -127,6 +127,7 @@ struct cell {
 	struct sx *execs; // newest first
 	uint32_t n_execs, last_number;
 	uint64_t refreshed_ms, refresh_cost_ms; // refresh.c
+	bool refresh_due; // as soon as the root's descriptor is there
 	bool refreshed;
 	int root;	       // of its file tree, as soon as a second command is likely; -1
 	struct journal journal;

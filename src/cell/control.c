@@ -9,6 +9,7 @@
 #include "cell/cell_int.h"
 #include "cell/dials.h"
 #include "cell/ports.h"
+#include "cell/refresh.h"
 #include "model/msg.h"
 #include <dirent.h>
 #include <errno.h>
@@ -314,6 +315,10 @@ void control_frame(struct client *cl, struct frame *f)
 		break;
 	case M_ANSWER:
 		gate_answer(&c->gate, f, cl);
+		rc = 1;
+		break;
+	case M_REFRESH:
+		refresh_now(c);
 		rc = 1;
 		break;
 	default:

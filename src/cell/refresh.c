@@ -20,11 +20,24 @@ static void refresh_path(const struct cell *c, const char *path)
 		log_line(LOG_DEBUG, "sandbox=%s %s", c->spec.sandbox, e.msg);
 }
 
+// A directory that a command made and an apply then put into the base is merged with the base's from here on. Before that a
+// file removed from it would leave no whiteout, and be there again after the next start.
+void refresh_now(struct cell *c)
+{
+	c->refresh_due = c->root < 0;
+	if (c->refresh_due)
+		chan_send(&c->init, M_ROOT, 0, 0, NULL, 0);
+	else
+		refresh_path(c, c->spec.ws_path);
+}
+
 void refresh_root(struct cell *c, struct frame *f)
 {
 	close_fd(&c->root);
 	if (c->stage == CELL_UP)
 		c->root = take_fd(&f->fd);
+	if (c->refresh_due && c->root >= 0)
+		refresh_now(c);
 }
 
 // False: not yet.

@@ -10,4 +10,5 @@ struct frame;
 
 void refresh_overlays(struct cell *c); // a command is about to start
 void refresh_running(struct cell *c);  // some time has passed
+void refresh_now(struct cell *c);      // the base has just changed
 void refresh_root(struct cell *c, struct frame *f); // I M_ROOT: takes the descriptor

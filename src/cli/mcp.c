@@ -299,7 +299,7 @@ static int begin(struct bridge *b, struct err *e)
 
 static int check(const struct mcp_opts *o, struct err *e)
 {
-	static const struct create_opts none = {.cpus = OPT_UNSET, .memory = OPT_UNSET, .disk = OPT_UNSET, .pids = OPT_UNSET, .timeout = OPT_UNSET,
+	static const struct create_opts none = {.cpus = OPT_UNSET, .memory = OPT_UNSET, .disk = OPT_UNSET, .pids = OPT_UNSET, .nofile = OPT_UNSET, .timeout = OPT_UNSET,
 					 .ttl = OPT_UNSET, .idle = OPT_UNSET, .lease = OPT_UNSET};
 	if (o->make && o->sandbox)
 		return err_set(e, ERR_INVALID, "--new and --sandbox exclude each other");

@@ -314,13 +314,15 @@ int request_check(const struct create_opts *o, struct err *e)
 
 static void put_limits(struct jsonw *w, const struct create_opts *o)
 {
-	if (o->cpus == OPT_UNSET && o->memory == OPT_UNSET && o->pids == OPT_UNSET && o->disk == OPT_UNSET)
+	if (o->cpus == OPT_UNSET && o->memory == OPT_UNSET && o->pids == OPT_UNSET && o->disk == OPT_UNSET &&
+	    o->nofile == OPT_UNSET)
 		return;
 	jw_key(w, "limits");
 	jw_open(w, '{');
 	put_number(w, "cpus_milli", o->cpus);
 	put_number(w, "memory", o->memory);
 	put_number(w, "pids", o->pids);
+	put_number(w, "nofile", o->nofile);
 	put_number(w, "disk", o->disk);
 	jw_close(w, '}');
 }

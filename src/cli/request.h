@@ -9,7 +9,7 @@ struct create_opts {
 	const char *from, *context, *ref, *on_expiry;
 	bool empty, root, nested, no_trace, auto_snapshot, pin, no_project, no_setup, pull, wait_setup; // wait_setup: no option
 	char **env, **mounts, **volumes, **labels, **alternates;
-	uint64_t cpus, memory, disk, pids, timeout, ttl, idle, lease;
+	uint64_t cpus, memory, disk, pids, nofile, timeout, ttl, idle, lease;
 	struct net_opts net;
 	bool rm, keep, tty, no_tty; // run
 	bool json;		    // new
@@ -48,6 +48,7 @@ struct create_opts {
 		VALUE(OPT_SIZE, CREATE_AT(memory), "memory", 0, "SIZE", "limit of memory (default 4g)"),          \
 		VALUE(OPT_SIZE, CREATE_AT(disk), "disk", 0, "SIZE", "limit of what it may write (default 10g)"),  \
 		VALUE(OPT_COUNT, CREATE_AT(pids), "pids", 0, "N", "limit of processes (default 512)"),            \
+		VALUE(OPT_COUNT, CREATE_AT(nofile), "nofile", 0, "N", "limit of open files of a process (default 4096)"), \
 		VALUE(OPT_DURATION, CREATE_AT(timeout), "timeout", 0, "TIME", "end a command after TIME"),        \
 		VALUE(OPT_DURATION, CREATE_AT(ttl), "ttl", 0, "TIME", "end the sandbox after TIME (see --on-expiry)"),            \
 		VALUE(OPT_DURATION, CREATE_AT(lease), "lease", 0, "TIME",                                         \

@@ -181,9 +181,9 @@ json_t *create_sandbox(struct create_opts o, const struct exec_request *x, struc
 	return create_once(&o, x, e);
 }
 
-static json_t *create_here(const struct call *c, const struct exec_request *x, struct err *e)
+static json_t *create_asking(const struct call *c, const struct create_opts *given, const struct exec_request *x, struct err *e)
 {
-	struct create_opts o = *(const struct create_opts *)c->opts;
+	struct create_opts o = *given;
 	o.cmd = c->cmd;
 	return create_sandbox(o, x, e);
 }
@@ -201,7 +201,7 @@ static int run_in(const struct call *c, const struct create_opts *o)
 	bool tty = o->tty || (!o->no_tty && term_is_all());
 	bool in = tty || has_stdin();
 	struct exec_request x = {.argv = c->words, .tty = tty, .want_stdin = in, .timeout = OPT_UNSET};
-	auto_json json_t *box = create_here(c, &x, &e);
+	auto_json json_t *box = create_asking(c, o, &x, &e);
 	if (!box)
 		return out_fail(c, &e);
 	const char *id = json_str(box, "id"), *name = json_str(box, "name");
@@ -239,7 +239,7 @@ static int new_run(const struct call *c)
 	struct err e;
 	if (request_check(o, &e))
 		return out_usage(c, &e);
-	auto_json json_t *box = create_here(c, NULL, &e);
+	auto_json json_t *box = create_asking(c, c->opts, NULL, &e);
 	if (!box)
 		return out_fail(c, &e);
 	if (o->json)

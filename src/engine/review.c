@@ -178,6 +178,8 @@ static void base_changed(struct box *b, const char *after)
 	b->row.pin = xstrdup(after);
 	b->row.pending = -1;
 	box_save(b);
+	if (b->cell && b->g->backend->ops->refresh)
+		b->g->backend->ops->refresh(b->cell);
 }
 
 static void take_base(struct box *b, const json_t *last)
@@ -279,7 +281,8 @@ static struct child *ready_take(struct review *r, const char *verb, const struct
 static int spawn(struct review *r, char *const *argv, const struct buf *in, void (*ended)(void *, const struct child_end *), struct err *e)
 {
 	struct child_spec spec = {.program = "skep-review", .argv = argv, .out_max = OUT_MAX, .in = in, .want_err = true};
-	r->child = in ? ready_take(r, argv[1], in, ended) : NULL;
+	bool asks = in && !argv[2]; // a ready one knows verbs with a request, none with words of its own
+	r->child = asks ? ready_take(r, argv[1], in, ended) : NULL;
 	if (!r->child)
 		r->child = child_start(r->g, &spec, ended, r, e);
 	return r->child ? 0 : -1;

@@ -8,6 +8,7 @@
 #include <linux/seccomp.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -113,6 +114,13 @@ static int socket_error(const struct seccomp_event *ev)
 	return ev->nr == SYS_socket && (int)ev->args[0] == AF_NETLINK ? EPROTONOSUPPORT : EAFNOSUPPORT;
 }
 
+// As where no huge page is left. Flags that no kernel knows are EINVAL first: Chromium tries all of them to learn what there is.
+static int hugepage_error(const struct seccomp_event *ev)
+{
+	const uint64_t known = MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB | 0x18 | (63u << 26); // 0x18: NOEXEC_SEAL, EXEC
+	return ev->nr == SYS_memfd_create && ((uint32_t)ev->args[1] & ~known) ? EINVAL : ENOMEM;
+}
+
 // By the kernel's copy of the number and of integer arguments; nothing behind a pointer.
 static void judge(struct seccomp_event *ev)
 {
@@ -129,8 +137,8 @@ static void judge(struct seccomp_event *ev)
 		ev->error = socket_error(ev);
 	if (ev->nr == SYS_setsockopt)
 		ev->error = ENOPROTOOPT;
-	if (ev->nr == SYS_mmap || ev->nr == SYS_memfd_create) // as where no huge page is left
-		ev->error = ENOMEM;
+	if (ev->nr == SYS_mmap || ev->nr == SYS_memfd_create)
+		ev->error = hugepage_error(ev);
 }
 
 // Only a wish: without it every wake-up may go to another, sleeping processor.

@@ -139,6 +139,8 @@ enum msg_type {
 	M_ROOT,	   // asked empty -> the same + fd: the cell's root directory, O_PATH
 	// N: skepd -> nursery
 	M_VOLUME,  // volume_op (model/volume.h); + fd of the bytes that are put -> M_OK + fd of the answer | M_ERR
+	// K: skepd -> cell
+	M_REFRESH, // the base has changed, and the cell's commands shall see that. No answer
 };
 
 // GATE_WIDE4 and 6 listen only while the policy has ranges that allow: whoever has the policy knows.

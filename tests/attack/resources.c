@@ -123,6 +123,7 @@ static void hog(long bytes)
 		if (done % (16 * MIB) == 0)
 			usleep(5000); // a supervisor that samples gets a chance
 	}
+	usleep(500000); // taken and kept: on a busy machine a supervisor has to wait for a processor
 }
 
 // Several processes, each below a limit that only counts one.

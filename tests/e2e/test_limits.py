@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Limits: each one holds, leaves a limit.hit event and a plain message, and the sandbox stays usable."""
 import os
+import resource
 import signal
 import subprocess
 import textwrap
@@ -304,6 +305,12 @@ def test_open_files(home, skep):
     sid = home.new()
     r = skep("exec", sid, "--", "sh", "-c", "ulimit -n; ulimit -Hn").ok()
     assert max(int(x) for x in r.out.split()) <= 65536
+
+
+def test_open_files_as_wished(home, skep):
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    for wished in ("100", "9000"):
+        assert skep("run", "--nofile", wished, "--", "sh", "-c", "ulimit -Hn").ok().line == str(min(int(wished), hard))
 
 
 def test_timeout_ends_the_whole_tree(home, skep):

@@ -202,7 +202,10 @@ def test_skepd_is_started_anew(home):
         w.exit()
         w.close()
     assert (p.returncode, err) == (8, b"") and out == blob
-    assert [x["type"] for x in w.seen] == ["ready", "exec.exit", "exec.start", "change", "exec.exit"]
+    # the first command's end may be heard of behind the next one's start, and an empty file before what is in it
+    seen = [x["type"] for x in w.seen]
+    assert seen[0] == "ready" and sorted(set(seen)) == ["change", "exec.exit", "exec.start", "ready"], seen
+    assert seen.count("exec.exit") == 2 and seen.count("exec.start") == 1, seen
 
 
 COUNTS = "n=0; trap 'n=$((n+1)); echo int $n' INT; echo up; while [ $n -lt 2 ]; do sleep 0.05; done; exit 6"

@@ -35,3 +35,10 @@ def test_directories_above_a_mount_are_the_users(home, skep):
     first, *owners = r.out.splitlines()
     assert first == "{}" and len(owners) == 3 and len(set(owners)) == 1
     assert IS_ROOT or owners[0] == str(os.getuid())
+
+
+def test_flags_that_no_kernel_knows(skep):
+    """Chromium asks for a memory file with every flag there is, and ends when the answer is not EINVAL."""
+    script = "import ctypes, errno\nc = ctypes.CDLL(None, use_errno=True)\n" \
+             "for flags in (0xffffffff, 4):\n    c.memfd_create(b'x', flags); print(errno.errorcode[ctypes.get_errno()])"
+    assert skep("run", "--", "/usr/bin/python3", "-c", script).ok().out.split() == ["EINVAL", "ENOMEM"]

@@ -381,7 +381,7 @@ def test_a_new_schema_on_an_old_database(home, skep):
     for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type='table'").fetchall():
         if table not in first:
             db.execute(f"DROP TABLE {table}")
-    for table, last in (("sandboxes", "anchor"), ("cells", "start")):  # columns that came later
+    for table, last in (("sandboxes", "anchor"), ("cells", "start"), ("images", "created")):  # columns that came later
         names = [c[1] for c in db.execute(f"PRAGMA table_info({table})")]
         for (index,) in db.execute("SELECT name FROM sqlite_master WHERE type='index' AND sql IS NOT NULL AND tbl_name=? AND name!='names'", (table,)).fetchall():
             db.execute(f"DROP INDEX {index}")

@@ -37,4 +37,4 @@ def test_node(e2b, suite):
 
 def test_python(e2b):
     """In one process: the SDK takes seconds to be imported."""
-    run(e2b, ["/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", *PYTHON])
+    run(e2b, ["/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={e2b.top}/pt", *PYTHON])

@@ -61,4 +61,4 @@ def test_node_images(e2b, images):
 
 
 def test_python_images(e2b, images):
-    run(e2b, ["/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", "images_sdk.py"])
+    run(e2b, ["/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={e2b.top}/pt", "images_sdk.py"])
