@@ -127,6 +127,27 @@ def test_a_slow_reader_makes_the_writer_wait(home, sid):
     assert n == 160 * MIB
 
 
+def test_a_slow_reader_of_a_stopped_sandbox_gets_everything(home, sid):
+    """The cell is gone before its last bytes are read."""
+    c = connection(home)
+    c.request("POST", exec_path(sid, "/stream"), json.dumps(sh("head -c 3000000 /dev/zero; exit 3")), {"Accept": "application/x-skep-frames"})
+    r = c.getresponse()
+    rest = frames(r)
+    start = next(rest)[1]
+    assert start["event"] == "start"
+    wait_for(lambda: home.exec_row(start["exec"])["state"] == "exited", 60)
+    home.skep("stop", sid).ok()
+    n, last = 0, None
+    for stream, what in rest:
+        if stream:
+            n += len(what[1])
+            time.sleep(0.01)
+        else:
+            last = what
+    c.close()
+    assert (n, last and last["event"], last and last.get("status")) == (3000000, "exit", 3), last
+
+
 def test_yield_then_poll(home, sid):
     status, got = home.api("POST", exec_path(sid) + "?max_bytes=4", sh("echo 123456; echo e >&2; exit 7"))
     assert (status, got["running"], got["status"]) == (200, False, 7)
