@@ -283,7 +283,7 @@ static int deliver(struct chan *c)
 {
 	size_t at = 0;
 	int rc = 1;
-	while (chan_is_open(c) && !c->paused && rc == 1) {
+	while (chan_is_open(c) && (!c->paused || c->ending) && rc == 1) {
 		struct frame f;
 		rc = next_frame(c, &at, &f);
 		if (rc == 1) {
@@ -296,15 +296,25 @@ static int deliver(struct chan *c)
 	return rc;
 }
 
+// What the peer sent before it closed still counts: frames that wait here, and those in the socket.
+static void deliver_rest(struct chan *c)
+{
+	c->ending = true;
+	int rc = deliver(c);
+	while (rc >= 0 && chan_is_open(c) && fill(c) > 0)
+		rc = deliver(c);
+}
+
 static void on_event(struct watch *w, uint32_t events)
 {
 	struct chan *c = container_of(w, struct chan, w);
 	bool bad = false, had = c->blocked;
 	if (events & LOOP_OUT)
 		bad = flush_queue(c) < 0;
-	while (bad && chan_is_open(c) && fill(c) > 0) // what the peer said before it closed still counts
-		if (deliver(c) < 0)
-			break;
+	if (c->paused && (events & (LOOP_HUP | LOOP_ERR)))
+		bad = true;
+	if (bad)
+		deliver_rest(c);
 	if (!bad && !c->paused && c->in.n)
 		bad = deliver(c) < 0;
 	if (chan_is_open(c) && !bad && !c->paused && (events & (LOOP_IN | LOOP_HUP | LOOP_ERR))) {
@@ -312,8 +322,6 @@ static void on_event(struct watch *w, uint32_t events)
 		bad = got < 0;
 		if (got > 0 && deliver(c) < 0)
 			bad = true;
-	} else if (c->paused && (events & (LOOP_HUP | LOOP_ERR))) {
-		bad = true;
 	}
 	if (!chan_is_open(c))
 		return;

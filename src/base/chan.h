@@ -36,6 +36,7 @@ struct chan {
 	size_t fds_out_at[16]; // queue position of the frame it belongs to
 	int n_fds_out;
 	bool paused;
+	bool ending; // the peer is gone: what it sent is delivered now, paused or not
 	void (*on_frame)(struct chan *c, struct frame *f);
 	void (*on_close)(struct chan *c); // peer gone or protocol error; the owner calls chan_close
 	void (*on_drain)(struct chan *c); // optional: the queue became empty
@@ -56,7 +57,9 @@ bool chan_send_fd(struct chan *c, uint8_t type, uint32_t id, const void *p, size
 bool chan_send_fd_on(struct chan *c, uint8_t type, uint8_t stream, int fd); // the same, on a stream, with nothing beside it
 size_t chan_queued(const struct chan *c);
 void chan_flush(struct chan *c); // what waits for the end of the round leaves now: for a peer that shall work meanwhile
-void chan_pause(struct chan *c, bool paused); // stop reading: flow control by the socket itself
+// Stops reading: flow control by the socket itself. When the peer is gone, the rest of what it sent, which the socket's
+// buffer bounds, is delivered nevertheless, and on_close follows.
+void chan_pause(struct chan *c, bool paused);
 
 // Blocking use, before the loop runs: the next frame. Payload valid until the next call.
 int chan_recv(struct chan *c, struct frame *out, struct err *e) MUST_USE;

@@ -82,14 +82,20 @@ static void agent_env(struct create_opts *o, const struct agent *a)
 	strv_free(given);
 }
 
+// A list that was not given stays NULL: an empty one would be sent, and some fields need more rights than a run has.
+static char **agent_list_copy(char *const *given)
+{
+	return given ? strv_copy(given) : NULL;
+}
+
 int agent_apply(struct create_opts *o, const char *command, struct err *e)
 {
 	const struct agent *a = command ? agent_find(command) : NULL;
 	bool closed = o->net.preset && !strcmp(o->net.preset, "none");
-	o->env = strv_copy(o->env);
-	o->mounts = strv_copy(o->mounts);
-	o->net.allow = strv_copy(o->net.allow);
-	o->net.secrets = strv_copy(o->net.secrets);
+	o->env = agent_list_copy(o->env);
+	o->mounts = agent_list_copy(o->mounts);
+	o->net.allow = agent_list_copy(o->net.allow);
+	o->net.secrets = agent_list_copy(o->net.secrets);
 	if (!a)
 		return 0;
 	if (!o->net.preset && a->preset)

@@ -141,12 +141,21 @@ static void read_some(struct ws *w)
 		w->dead = true; // gone, or out of memory; what is wrong in a frame is answered with a close
 }
 
+// What the peer sent before it closed still counts, as far as its messages are taken.
+static void read_rest(struct ws *w)
+{
+	do
+		read_some(w);
+	while (!w->dead && w->read && !w->paused && wslay_event_get_read_enabled(w->ev));
+	w->dead = true;
+}
+
 static void on_event(struct watch *x, uint32_t events)
 {
 	struct ws *w = container_of(x, struct ws, w);
 	if (events & (LOOP_ERR | LOOP_HUP))
-		w->dead = true;
-	if (!w->dead && (events & LOOP_IN || w->extra.n))
+		read_rest(w);
+	else if (events & LOOP_IN || w->extra.n)
 		read_some(w);
 	if (w->dead)
 		finish(w);

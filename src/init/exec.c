@@ -266,11 +266,15 @@ void exec_signal(struct exec *x, int sig, bool tree)
 	maybe_report(x);
 }
 
+// A stream that was read empty before the end (by exec_pump_all, say) may have got bytes since: it counts as quiet only
+// once it has been read empty again. Without that, the first stream's pump would send the exit ahead of the second one's bytes.
 void exec_reaped(struct exec *x, int status)
 {
 	if (!x->tty || !x->exited)
 		x->status = status;
 	x->exited = true;
+	for (int i = 0; i < 2; i++)
+		x->out[i].quiet = !is_flowing(&x->out[i]);
 	stream_pump(&x->out[0]);
 	stream_pump(&x->out[1]);
 	maybe_report(x);

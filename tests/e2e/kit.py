@@ -46,6 +46,14 @@ def wait_for(what, seconds=10.0, step=0.02, why="condition"):
         time.sleep(step)
 
 
+def write_all(pipe, data):
+    """Every byte, to a pipe without a buffer (Home.popen): a write of such a pipe that a signal interrupts (SIGCHLD, while another
+    thread starts a program) returns early, and Popen.communicate without a timeout drops the rest."""
+    view = memoryview(data)
+    while view:
+        view = view[pipe.write(view):]
+
+
 def text(b):
     return b.decode("utf-8", "surrogateescape")
 

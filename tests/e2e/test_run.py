@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from kit import text, wait_for
+from kit import text, wait_for, write_all
 
 BLOCK = 1 << 20
 
@@ -88,7 +88,7 @@ def through_cat(home, blocks):
         for i in range(blocks):
             b = chunk[(i % 8) * BLOCK:(i % 8 + 1) * BLOCK] if i % 3 else chunk[BLOCK // 2 + (i % 7) * BLOCK:][:BLOCK]
             sent.update(b)
-            p.stdin.write(b)
+            write_all(p.stdin, b)
         p.stdin.close()
 
     t = threading.Thread(target=feed)

@@ -4,10 +4,12 @@ import hashlib
 import json
 import os
 import threading
+import time
+from collections import Counter
 
 import pytest
 
-from kit import find_procs, wait_for
+from kit import wait_for, write_all
 from stream_kit import Events, WebSocket, connection, frames, http_do, piece
 
 MIB = 1 << 20
@@ -123,6 +125,27 @@ def test_a_slow_reader_makes_the_writer_wait(home, sid):
     n = sum(len(what[1]) for stream, what in frames(r) if stream)
     c.close()
     assert n == 160 * MIB
+
+
+def test_a_slow_reader_of_a_stopped_sandbox_gets_everything(home, sid):
+    """The cell is gone before its last bytes are read."""
+    c = connection(home)
+    c.request("POST", exec_path(sid, "/stream"), json.dumps(sh("head -c 3000000 /dev/zero; exit 3")), {"Accept": "application/x-skep-frames"})
+    r = c.getresponse()
+    rest = frames(r)
+    start = next(rest)[1]
+    assert start["event"] == "start"
+    wait_for(lambda: home.exec_row(start["exec"])["state"] == "exited", 60)
+    home.skep("stop", sid).ok()
+    n, last = 0, None
+    for stream, what in rest:
+        if stream:
+            n += len(what[1])
+            time.sleep(0.01)
+        else:
+            last = what
+    c.close()
+    assert (n, last and last["event"], last and last.get("status")) == (3000000, "exit", 3), last
 
 
 def test_yield_then_poll(home, sid):
@@ -255,27 +278,52 @@ def test_two_clients_and_a_reconnect_see_the_same(home, sid):
 def test_writers_do_not_drop_each_others_bytes(home, sid):
     """Three writers at once, two of them far beyond the window: every line arrives whole, each writer's in order."""
     xid = begin(home, sid, "cat", stdin=True)
-    said = {w: b"".join(b"%s%014d\n" % (w, i) for i in range(n)) for w, n in ((b"a", 65536), (b"b", 65536), (b"c", 500))}
-    attached = [home.popen("attach", xid, stdin=-1, stdout=-3, stderr=-3) for _ in range(2)]
+    said = {w: [b"%s%014d\n" % (w, i) for i in range(n)] for w, n in ((b"a", 65536), (b"b", 65536), (b"c", 500))}
+    attached = {w: home.popen("attach", xid, stdin=-1, stdout=-3, stderr=-3) for w in (b"a", b"b")}
     ws = WebSocket(home, f"/v1/execs/{xid}/ws?offset_stdout=end")
+
+    def lines():
+        return home.skep("logs", xid).ok().out_b.splitlines(True)
+
+    def say(w, part):
+        if w in attached:
+            write_all(attached[w].stdin, b"".join(part))
+        else:
+            for line in part:
+                ws.text(type="stdin", text=line.decode())
+
+    def say_rest(w):
+        say(w, said[w][1:])
+        if w in attached:
+            attached[w].stdin.close()
+
+    # Input ends when everybody who wrote has ended it: each must have written before the first one ends.
+    for w in said:
+        say(w, said[w][:1])
+    wait_for(lambda: len(lines()) == len(said), seconds=60, why="the first line of each writer")
     seen = []
-    threads = [threading.Thread(target=p.communicate, args=(said[w],)) for p, w in zip(attached, said)]
-    threads.append(threading.Thread(target=lambda: seen.append(ws.until("exit"))))
+    threads = [threading.Thread(target=say_rest, args=(w,), daemon=True) for w in said]
+    threads.append(threading.Thread(target=lambda: seen.append(ws.until("exit")), daemon=True))
     for t in threads:
         t.start()
-    for line in said[b"c"].decode().splitlines(True):
-        ws.text(type="stdin", text=line)
-    everything = sum(map(len, said.values()))
-    wait_for(lambda: home.skep("logs", xid).ok().out_b.count(b"\n") * 16 == everything, seconds=120, step=0.5, why="all of it came")
+    got, end = lines(), time.monotonic() + 120
+    while len(got) < sum(map(len, said.values())):
+        state = home.api("GET", f"/v1/execs/{xid}")[1]["state"]
+        came = Counter(x[:1] for x in got)
+        assert state == "running" and time.monotonic() < end, f"{state}, lines that came: {came}, clients: {[p.poll() for p in attached.values()]}"
+        time.sleep(0.2)
+        got = lines()
     assert home.api("GET", f"/v1/execs/{xid}")[1]["state"] == "running", "one that wrote has not ended it"
     ws.text(type="eof")
     for t in threads:
         t.join(60)
     assert seen and seen[0][1]["status"] == 0
+    for p in attached.values():
+        assert p.wait(60) == 0
     ws.close()
-    lines = home.skep("logs", xid).ok().out_b.splitlines(True)
-    for w, data in said.items():
-        assert b"".join(x for x in lines if x.startswith(w)) == data
+    got = lines()
+    for w, part in said.items():
+        assert [x for x in got if x.startswith(w)] == part
 
 
 def test_who_counts_writes_alone(home, sid):

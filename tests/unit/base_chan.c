@@ -237,6 +237,24 @@ static void pausing_holds_frames_back(void **state)
 	assert_string_equal(r->got.p, "abcd");
 }
 
+static void a_paused_channel_delivers_what_came_before_the_end(void **state)
+{
+	struct rig *r = *state;
+	attach(r);
+	r->pause_after = 1;
+	for (char t = 'a'; t <= 'd'; t++)
+		assert_true(chan_send(&r->a, (uint8_t)t, 0, 0, "x", 1));
+	run(r, 1); // b to d wait in the buffer
+	assert_string_equal(r->got.p, "a");
+	assert_true(r->b.paused);
+	for (char t = 'e'; t <= 'g'; t++)
+		assert_true(chan_send(&r->a, (uint8_t)t, 0, 0, "x", 1)); // and these in the socket
+	chan_close(&r->a);
+	run(r, -1);
+	assert_string_equal(r->got.p, "abcdefg");
+	assert_int_equal(r->closed, 1);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -245,6 +263,7 @@ int main(void)
 		T(frames_arrive_in_order_with_their_fields), T(descriptors_travel_with_their_frame),
 		T(what_came_before_the_loop_is_delivered), T(large_frames_are_queued), T(a_slow_peer_is_cut_off),
 		T(malformed_frames_end_the_channel), T(the_end_of_the_peer_is_told_once), T(pausing_holds_frames_back),
+		T(a_paused_channel_delivers_what_came_before_the_end),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -178,6 +178,20 @@ static void test_a_peer_that_vanishes(void **state)
 	end(&x);
 }
 
+static void test_what_came_before_the_end_is_delivered(void **state)
+{
+	struct peer x;
+	(void)state;
+	begin(&x, NULL, 0);
+	put(&x, "\x81\x82\0\0\0\0hi\x82\x81\0\0\0\0c", 15);
+	close(x.fd); // the messages and the end are seen at once
+	run(&x);
+	assert_int_equal(x.n, 5);
+	assert_memory_equal(x.got, "thibc", 5);
+	x.sv[1] = -1;
+	end(&x);
+}
+
 static void test_drop_tells_the_peer(void **state)
 {
 	struct peer x;
@@ -198,6 +212,7 @@ int main(void)
 		cmocka_unit_test(test_what_was_sent_leaves_before_the_close),
 		cmocka_unit_test(test_wrong_frames_are_closed_with_their_code),
 		cmocka_unit_test(test_a_peer_that_vanishes),
+		cmocka_unit_test(test_what_came_before_the_end_is_delivered),
 		cmocka_unit_test(test_drop_tells_the_peer),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
