@@ -30,6 +30,7 @@
 #define NEARLY 4u	      // from three quarters of the limit on looks are precise
 #define KILLED_MS 2000	      // until then a killed process is expected to be gone
 #define KILLED_MAX 64
+#define PUT_OFF_MAX 4 // looks in a row that end without a kill since processes are ending
 #define PROCS_MAX 65536
 
 struct resident {
@@ -48,6 +49,8 @@ static struct {
 	struct loop *loop;
 	uint64_t limit, unnamed, used;
 	bool trace, over; // over: by the look before
+	size_t n_before;  // processes of the look before
+	int n_put_off;
 	void (*killed)(uint64_t used, pid_t pid);
 	struct timer timer;
 	uint64_t excess, excess_until_ms; // what quick looks count too much
@@ -292,6 +295,18 @@ static void residents_refine(struct residents *rs, uint64_t elsewhere)
 	self.excess_until_ms = clock_ms() + LOOK_MS;
 }
 
+// While processes that share pages end one after the other, each of the others is read with a larger part of these pages than
+// the one before, so that the sum is too large. A look that comes upon fewer processes is made again, a few times.
+static bool residents_shrink(const struct residents *rs)
+{
+	if (rs->n >= self.n_before || self.n_put_off == PUT_OFF_MAX) {
+		self.n_put_off = 0;
+		return false;
+	}
+	self.n_put_off++;
+	return true;
+}
+
 static size_t memory_look(void)
 {
 	struct residents rs = {0};
@@ -304,8 +319,9 @@ static size_t memory_look(void)
 		residents_refine(&rs, elsewhere);
 		self.used = rs.sum;
 	}
-	bool past = self.used > self.limit, kills = past && self.over;
+	bool past = self.used > self.limit, kills = past && self.over && !residents_shrink(&rs);
 	self.over = past;
+	self.n_before = rs.n;
 	if (kills) {
 		self.unnamed = 0; // may have been what is killed now: until the supervisor has looked again
 		if (objects)
