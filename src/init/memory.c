@@ -129,18 +129,28 @@ static void residents_read(struct residents *rs)
 			rs->v[i].own = rs->v[i].shared = 0;
 }
 
-// A share of each page that others have too. What can not be read (a process that is not dumpable) stays as it was counted.
-static void resident_refine(struct resident *r)
+// Bytes of the process's own, with a share of each page that others have too; false where that is not told.
+static bool resident_share(pid_t pid, uint64_t *out)
 {
 	char path[48];
 	struct err e;
 	auto_buf struct buf b = BUF_INIT(8192);
-	if (r->own + r->shared < WORTH || fmt_to(path, sizeof path, "/proc/%d/smaps_rollup", (int)r->pid) || fs_read(AT_FDCWD, path, &b, &e))
-		return;
+	if (fmt_to(path, sizeof path, "/proc/%d/smaps_rollup", (int)pid) || fs_read(AT_FDCWD, path, &b, &e))
+		return false;
 	const char *text = buf_cstr(&b);
-	if (!strstr(text, "\nPss_Anon:"))
+	*out = kib_after(text, "\nPss_Anon:") + kib_after(text, "\nSwapPss:");
+	return strstr(text, "\nPss_Anon:");
+}
+
+// A process that tells nothing has ended, and then has no memory any more, or is not dumpable and stays as it was counted.
+static void resident_refine(struct resident *r)
+{
+	struct resident now;
+	uint64_t own;
+	if (r->own + r->shared < WORTH)
 		return;
-	uint64_t own = kib_after(text, "\nPss_Anon:") + kib_after(text, "\nSwapPss:");
+	if (!resident_share(r->pid, &own))
+		own = resident_read(r->pid, &now) ? now.own : 0;
 	if (own < r->own)
 		r->own = own;
 }
@@ -299,12 +309,13 @@ static void residents_refine(struct residents *rs, uint64_t elsewhere)
 // the one before, so that the sum is too large. A look that comes upon fewer processes is made again, a few times.
 static bool residents_shrink(const struct residents *rs)
 {
-	if (rs->n >= self.n_before || self.n_put_off == PUT_OFF_MAX) {
-		self.n_put_off = 0;
-		return false;
-	}
-	self.n_put_off++;
-	return true;
+	size_t n = 0, before = self.n_before;
+	for (size_t i = 0; i < rs->n; i++)
+		n += rs->v[i].own + rs->v[i].shared >= WORTH; // one that has ended may still be listed
+	self.n_before = n;
+	bool again = n < before && self.n_put_off < PUT_OFF_MAX;
+	self.n_put_off = again ? self.n_put_off + 1 : 0;
+	return again;
 }
 
 static size_t memory_look(void)
@@ -319,9 +330,8 @@ static size_t memory_look(void)
 		residents_refine(&rs, elsewhere);
 		self.used = rs.sum;
 	}
-	bool past = self.used > self.limit, kills = past && self.over && !residents_shrink(&rs);
+	bool shrinks = residents_shrink(&rs), past = self.used > self.limit, kills = past && self.over && !shrinks;
 	self.over = past;
-	self.n_before = rs.n;
 	if (kills) {
 		self.unnamed = 0; // may have been what is killed now: until the supervisor has looked again
 		if (objects)
