@@ -2,6 +2,7 @@
 """What a cell leaves untouched serves the next one at the same place (src/cell/mold.h). The cookie of the network namespace
 tells which mold a cell came from; unlike its number in /proc it is never given away again."""
 import contextlib
+import functools
 import os
 import shutil
 import signal
@@ -9,7 +10,7 @@ import time
 
 import pytest
 
-from kit import IS_ROOT, proc_state, read_proc, wait_for
+from kit import IS_ROOT, proc_state, proc_table, read_proc, wait_for
 
 NS = "/usr/bin/python3 -c 'import socket; print(int.from_bytes(socket.socket().getsockopt(1, 71, 8), \"little\"))'"
 
@@ -31,6 +32,26 @@ def mold_pids(home):
         except OSError:
             continue
     return found
+
+
+def nurseries(home):
+    return {p for p, (parent, _, name) in proc_table().items() if parent == home.skepd_pid() and name == "skep-cell"}
+
+
+def undisturbed(test):
+    """A mount of the host that comes or goes, of a test beside this one, makes skepd start a new nursery with new slots.
+    What failed then, and only then, is tried again."""
+    @functools.wraps(test)
+    def tried(home, skep, **more):
+        for left in (2, 1, 0):
+            skep("run", "--", "true").ok()
+            before = nurseries(home)
+            try:
+                return test(home, skep, **more)
+            except AssertionError:
+                if not left or nurseries(home) == before:
+                    raise
+    return tried
 
 
 def kill_all(pids):
@@ -213,6 +234,7 @@ def settled_slots(home, skep):
     return settled(lambda: slots(home) if len(slots(home)) >= 4 else None)
 
 
+@undisturbed
 def test_a_supervisor_takes_the_next_cell(home, skep):
     before = settled_slots(home, skep)
     runs(skep, 2 * len(before), "true")  # what every one has after its first cell: a listener, a lock
@@ -226,6 +248,7 @@ def test_a_supervisor_takes_the_next_cell(home, skep):
 
 
 @pytest.mark.parametrize("what", ("mount -t tmpfs x /mnt", "touch here", "getent hosts nowhere.test", "ulimit -n 9000"))
+@undisturbed
 def test_not_after_more_than_a_plain_command(home, skep, what):
     before = settled_slots(home, skep)
     skep("run", "--", "sh", "-c", f"{what} 2>/dev/null; true").ok()
@@ -235,6 +258,7 @@ def test_not_after_more_than_a_plain_command(home, skep, what):
         wait_for(lambda: not before <= slots(home), 10, 0.05)
 
 
+@undisturbed
 def test_killed_while_it_waits_again(home, skep):
     before = settled_slots(home, skep)
     for s in before:
