@@ -15,14 +15,15 @@ static const struct opt rm_opts[] = {
 	OPTS_END,
 };
 
-// tail: behind the encoded id. The first failure decides the exit status.
-static int for_each(const struct call *c, struct api *a, char *const *ids, const char *method, const char *tail)
+// tail: behind the encoded id. The first failure decides the exit status. listed: the ids are of a list, and a sandbox that has
+// removed itself since then is no failure.
+static int for_each(const struct call *c, struct api *a, char *const *ids, bool listed, const char *method, const char *tail)
 {
 	int status = 0;
 	for (; ids && *ids; ids++) {
 		struct err e;
 		auto_free char *plain = api_path("/v1/sandboxes", *ids, NULL), *path = xasprintf("%s%s", plain, tail);
-		if (!api_do(a, method, path, *method == 'P' ? "{}" : NULL, &e))
+		if (!api_do(a, method, path, *method == 'P' ? "{}" : NULL, &e) || (listed && e.kind == ERR_NOT_FOUND))
 			continue;
 		int code = out_fail(c, &e);
 		status = status ? status : code;
@@ -35,7 +36,7 @@ static int change_state(const struct call *c)
 	struct err e;
 	auto_api struct api a = API_CLOSED;
 	auto_free char *tail = xasprintf("/%s", c->cmd->name);
-	return api_open(&a, &e) ? out_fail(c, &e) : for_each(c, &a, c->words, "POST", tail);
+	return api_open(&a, &e) ? out_fail(c, &e) : for_each(c, &a, c->words, false, "POST", tail);
 }
 
 static int list_ids(struct api *a, char ***out, struct err *e)
@@ -61,7 +62,7 @@ static int rm_run(const struct call *c)
 	char **ids = NULL;
 	if (api_open(&a, &e) || (o->all && list_ids(&a, &ids, &e)))
 		return out_fail(c, &e);
-	int status = for_each(c, &a, o->all ? ids : c->words, "DELETE", o->force ? "?force=1" : "");
+	int status = for_each(c, &a, o->all ? ids : c->words, o->all, "DELETE", o->force ? "?force=1" : "");
 	strv_free(ids);
 	return status;
 }
