@@ -22,7 +22,7 @@ EXPECT = "".join(f"{i}\n" for i in range(1, 3001)).encode()
 
 
 def exited(home, xid):
-    return wait_for(lambda: (lambda r: r["state"] == "exited" and r)(home.exec_row(xid)), 20, why=f"{xid} to exit")
+    return wait_for(lambda: (lambda r: r.get("state") == "exited" and r)(home.exec_row(xid)), 20, why=f"{xid} to exit")
 
 
 def test_skepd_killed_while_ten_commands_run(home, skep, project):

@@ -252,4 +252,4 @@ def test_a_watch_goes_on(home, far):
     told = [(x["path"], x.get("after")) for x in changes]  # an empty file may be seen before what is in it
     assert len(set(told)) == len(told), told
     assert [x["argv"][2] for x in w.seen if x["type"] == "exec.exit"] == [f"echo {i} > f{i}" for i in range(6)]
-    wait_for(lambda: len(home.skep("exec", "far", "--", "sh", "-c", "echo /proc/[0-9]*").ok().out.split()) == 2, why="the job to end with its watcher")
+    wait_for(lambda: len(home.skep("exec", "far", "--", "sh", "-c", "echo /proc/[0-9]*").ok().out.split()) == 2, 75, why="the job to end with its watcher")
