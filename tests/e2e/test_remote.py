@@ -78,7 +78,7 @@ def test_a_reader_that_goes_is_noticed(far):
     p.stdout.read(100)
     p.stdout.close()
     assert p.wait(10) == 128 + signal.SIGPIPE
-    wait_for(lambda: not find_procs("while echo 9999988888"), why="the command to end")
+    wait_for(lambda: not find_procs("while echo 9999988888"), 75, why="the command to end")
 
 
 def test_terminal(terminal, home, far):
